@@ -1,0 +1,1 @@
+"""Toolbelay: sticky, re-authorized tool selection per turn for LLM gateways."""

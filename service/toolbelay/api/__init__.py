@@ -1,0 +1,1 @@
+"""gRPC servicers, interceptors and error mapping."""

@@ -1,0 +1,1 @@
+"""Who calls, and what policy lets them see and call."""

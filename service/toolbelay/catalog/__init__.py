@@ -1,0 +1,1 @@
+"""Tools, routes, wire formats and the snapshot of a tenant."""

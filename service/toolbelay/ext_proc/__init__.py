@@ -1,0 +1,1 @@
+"""Envoy external processor."""

@@ -1,0 +1,1 @@
+"""Pure decisions on a turn: no I/O, no clock, no randomness."""

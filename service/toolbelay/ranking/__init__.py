@@ -1,0 +1,1 @@
+"""Strategies that score the eligible tools for a turn."""

@@ -1,0 +1,1 @@
+"""Catalog, policy and routes in SQL."""

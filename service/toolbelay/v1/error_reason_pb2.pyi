@@ -1,0 +1,42 @@
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from typing import ClassVar as _ClassVar
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ERROR_REASON_UNSPECIFIED: _ClassVar[ErrorReason]
+    ERROR_REASON_INVALID_REQUEST: _ClassVar[ErrorReason]
+    ERROR_REASON_TOKEN_MISSING: _ClassVar[ErrorReason]
+    ERROR_REASON_TOKEN_INVALID: _ClassVar[ErrorReason]
+    ERROR_REASON_TOKEN_EXPIRED: _ClassVar[ErrorReason]
+    ERROR_REASON_SESSION_MISMATCH: _ClassVar[ErrorReason]
+    ERROR_REASON_ADMIN_ROLE_REQUIRED: _ClassVar[ErrorReason]
+    ERROR_REASON_ROUTE_NOT_FOUND: _ClassVar[ErrorReason]
+    ERROR_REASON_REQUIRED_TOOL_UNAVAILABLE: _ClassVar[ErrorReason]
+    ERROR_REASON_REQUIRED_TOOLS_EXCEED_CAPACITY: _ClassVar[ErrorReason]
+    ERROR_REASON_GENERATION_NOT_REACHED: _ClassVar[ErrorReason]
+    ERROR_REASON_GENERATION_CONFLICT: _ClassVar[ErrorReason]
+    ERROR_REASON_OVERLOADED: _ClassVar[ErrorReason]
+    ERROR_REASON_AUTHORITY_UNVERIFIABLE: _ClassVar[ErrorReason]
+    ERROR_REASON_PROPAGATION_UNCONFIRMED: _ClassVar[ErrorReason]
+    ERROR_REASON_NOT_READY: _ClassVar[ErrorReason]
+    ERROR_REASON_STATE_UNAVAILABLE: _ClassVar[ErrorReason]
+ERROR_REASON_UNSPECIFIED: ErrorReason
+ERROR_REASON_INVALID_REQUEST: ErrorReason
+ERROR_REASON_TOKEN_MISSING: ErrorReason
+ERROR_REASON_TOKEN_INVALID: ErrorReason
+ERROR_REASON_TOKEN_EXPIRED: ErrorReason
+ERROR_REASON_SESSION_MISMATCH: ErrorReason
+ERROR_REASON_ADMIN_ROLE_REQUIRED: ErrorReason
+ERROR_REASON_ROUTE_NOT_FOUND: ErrorReason
+ERROR_REASON_REQUIRED_TOOL_UNAVAILABLE: ErrorReason
+ERROR_REASON_REQUIRED_TOOLS_EXCEED_CAPACITY: ErrorReason
+ERROR_REASON_GENERATION_NOT_REACHED: ErrorReason
+ERROR_REASON_GENERATION_CONFLICT: ErrorReason
+ERROR_REASON_OVERLOADED: ErrorReason
+ERROR_REASON_AUTHORITY_UNVERIFIABLE: ErrorReason
+ERROR_REASON_PROPAGATION_UNCONFIRMED: ErrorReason
+ERROR_REASON_NOT_READY: ErrorReason
+ERROR_REASON_STATE_UNAVAILABLE: ErrorReason
