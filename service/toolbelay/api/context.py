@@ -1,0 +1,20 @@
+"""What a servicer's method is told about its call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolbelay.authority.principal import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """One authenticated call.
+
+    `deadline`: `asyncio` loop time at which the client stops waiting; infinity when it set none.
+    `method`: the RPC's name, such as "SelectTools".
+    """
+
+    principal: Principal
+    deadline: float
+    method: str
