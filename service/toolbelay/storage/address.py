@@ -1,0 +1,68 @@
+"""`DATABASE_URL`: which databases are understood, and how each driver is named."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+_POSTGRESQL = frozenset({"postgresql+psycopg", "postgresql", "postgres"})
+_SQLITE = frozenset({"sqlite+aiosqlite", "sqlite", "sqlite+pysqlite"})
+
+
+class Dialect(Enum):
+    """The two databases that storage runs on."""
+
+    SQLITE = "sqlite"
+    POSTGRESQL = "postgresql"
+
+
+class DatabaseAddress:
+    """A checked `DATABASE_URL`.
+
+    Raises ValueError, in words that never repeat the URL, because it may hold a password.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            parsed = make_url(url)
+        except (ArgumentError, ValueError):
+            raise ValueError(
+                "DATABASE_URL is not a database URL; use sqlite+aiosqlite:///file or "
+                "postgresql+psycopg://user:password@host/database"
+            ) from None
+        self.dialect = _dialect(parsed)
+        self._url = parsed
+
+    @property
+    def for_asyncio(self) -> URL:
+        """The URL of the asyncio driver."""
+        driver = "sqlite+aiosqlite" if self.dialect is Dialect.SQLITE else "postgresql+psycopg"
+        return self._url.set(drivername=driver)
+
+    @property
+    def for_migrations(self) -> URL:
+        """The URL of the blocking driver, which Alembic uses."""
+        driver = "sqlite+pysqlite" if self.dialect is Dialect.SQLITE else "postgresql+psycopg"
+        return self._url.set(drivername=driver)
+
+    @property
+    def label(self) -> str:
+        """The URL fit for messages: no password, no query."""
+        shown = self._url.set(query={})
+        return shown.render_as_string(hide_password=True)
+
+    def __repr__(self) -> str:
+        return f"DatabaseAddress({self.label!r})"
+
+
+def _dialect(url: URL) -> Dialect:
+    if url.drivername in _POSTGRESQL:
+        return Dialect.POSTGRESQL
+    if url.drivername not in _SQLITE:
+        raise ValueError("DATABASE_URL must begin with sqlite+aiosqlite:// or postgresql+psycopg://")
+    if url.database in (None, "", ":memory:") or "mode=memory" in str(url.database):
+        # Each pooled connection would see a database of its own, and a restart would forget authority.
+        raise ValueError("DATABASE_URL names an in-memory SQLite database; name a file")
+    return Dialect.SQLITE

@@ -1,0 +1,237 @@
+"""Schema migrations: `toolbelay db upgrade / downgrade / current / check`.
+
+Blocking: call from a command or a thread. Each function opens one connection, takes a lock that lets any
+number of processes start at once, and does all its work in one transaction.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Engine, create_engine, event, pool, text
+from sqlalchemy.engine import Connection
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import SQLAlchemyError
+
+import toolbelay
+from toolbelay.storage.address import DatabaseAddress, Dialect
+from toolbelay.storage.failure import unavailable
+from toolbelay.storage.guard import FORCE, MigrationError
+from toolbelay.storage.models import Base
+from toolbelay.storage.port import StorageUnavailableError
+
+LOCK_SECONDS = 60
+_ADVISORY_LOCK = 0x746F6F6C62656C61  # "toolbela": one number for every Toolbelay on a database
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """What `check` found. `problems` is empty when the schema is what this build needs."""
+
+    current: str | None
+    head: str
+    problems: tuple[str, ...]
+
+
+def upgrade(url: str) -> str:
+    """Bring the schema to this build's head; returns the head. Safe in several processes at once."""
+    target = head()
+    with _locked(url) as connection:
+        _known_revision(_revision_of(connection))
+        command.upgrade(_config(connection), target)
+        _check_references(connection)
+    return target
+
+
+def downgrade(url: str, revision: str, *, force: bool = False) -> str | None:
+    """Go back to `revision` (`base` = empty database, `-1` = one step); returns the revision reached.
+
+    Refuses (MigrationError) to destroy rows unless `force`.
+    """
+    head()
+    with _locked(url) as connection:
+        before = _revision_of(connection)
+        _known_revision(before)
+        if before is None:
+            raise MigrationError("the database has no schema: there is nothing to downgrade")
+        config = _config(connection)
+        config.attributes[FORCE] = force
+        command.downgrade(config, revision)
+        _check_references(connection)
+        return _revision_of(connection)
+
+
+def current(url: str) -> str | None:
+    """The revision that the database is at; `None` = no schema yet."""
+    with _connected(url) as connection:
+        return _revision_of(connection)
+
+
+def check(url: str) -> SchemaState:
+    """Whether the database is at head and its tables equal the models."""
+    target = head()
+    with _connected(url) as connection:
+        revision = _revision_of(connection)
+        problems = list(_revision_problems(revision, target))
+        if not problems:
+            context = MigrationContext.configure(connection, opts={"compare_type": True})
+            problems += [_described(difference) for difference in compare_metadata(context, Base.metadata)]
+    return SchemaState(revision, target, tuple(problems))
+
+
+def head() -> str:
+    """This build's newest revision. MigrationError when the migrations have several heads, or none."""
+    heads = _scripts().get_heads()
+    if len(heads) == 1:
+        return heads[0]
+    if not heads:
+        raise MigrationError(f"no migrations found in {migrations_folder()}")
+    raise MigrationError(
+        f"the migrations have several heads ({', '.join(sorted(heads))}): two revisions name the same parent; "
+        "make one follow the other. Nothing was changed"
+    )
+
+
+def migrations_folder() -> Path:
+    """Where the migrations are: inside an installed wheel, or at the root of a checkout."""
+    package = Path(toolbelay.__file__).parent
+    for folder in (package / "_migrations", package.parents[1] / "migrations"):
+        if (folder / "env.py").is_file():
+            return folder
+    raise MigrationError("the migrations are missing from this installation")
+
+
+def require_known_head(revision: str | None, target: str) -> None:
+    """Raise MigrationError unless `revision` is `target`."""
+    for problem in _revision_problems(revision, target):
+        raise MigrationError(problem)
+
+
+def new_revision(message: str) -> None:
+    """Write a revision with the differences between the models and a scratch database at head."""
+    import tempfile  # noqa: PLC0415  # developers only
+
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/scratch.sqlite"
+        number = f"{int(upgrade(url)) + 1:04d}"
+        with _locked(url) as connection:
+            command.revision(_config(connection), message, autogenerate=True, rev_id=number)
+
+
+def _revision_problems(revision: str | None, target: str) -> Iterator[str]:
+    if revision is None:
+        yield "the database has no schema yet; run `toolbelay db upgrade`"
+    elif revision != target:
+        try:
+            _known_revision(revision)
+        except MigrationError as error:
+            yield str(error)
+            return
+        yield f"the database is at revision {revision}, this build needs {target}; run `toolbelay db upgrade`"
+
+
+def _known_revision(revision: str | None) -> None:
+    if revision is None:
+        return
+    known = {script.revision for script in _scripts().walk_revisions()}
+    if revision not in known:
+        raise MigrationError(
+            f"the database is at revision {revision}, which this build does not know (its newest is {head()}): "
+            "a newer build migrated it, so run that build. Nothing was changed"
+        )
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory(str(migrations_folder()))
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _revision_of(connection: Connection) -> str | None:
+    heads = MigrationContext.configure(connection).get_current_heads()
+    if len(heads) > 1:
+        raise MigrationError(f"the database is at several revisions at once: {', '.join(sorted(heads))}")
+    return heads[0] if heads else None
+
+
+def _check_references(connection: Connection) -> None:
+    """SQLite: foreign keys are off while tables are rebuilt, so that nothing cascades; look afterwards."""
+    if connection.dialect.name == "sqlite" and connection.execute(text("PRAGMA foreign_key_check")).first():
+        raise MigrationError("the migration would leave rows without the row they refer to; nothing was changed")
+
+
+@contextmanager
+def _locked(url: str) -> Iterator[Connection]:
+    with _connected(url, exclusive=True) as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'"))
+            connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _ADVISORY_LOCK})
+        yield connection
+
+
+@contextmanager
+def _connected(url: str, *, exclusive: bool = False) -> Iterator[Connection]:
+    """One connection in one transaction, its failures as MigrationError or StorageUnavailableError."""
+    try:
+        address = DatabaseAddress(url)
+    except ValueError as error:
+        raise MigrationError(str(error)) from None
+    engine = _engine(address, exclusive=exclusive)
+    try:
+        with engine.connect() as connection, connection.begin():
+            yield connection
+    except CommandError as error:
+        raise MigrationError(f"{error}; nothing was changed") from error
+    except (SQLAlchemyError, OSError) as error:
+        raise StorageUnavailableError(f"{address.label}: {unavailable(error)}") from None
+    finally:
+        engine.dispose()
+
+
+def _engine(address: DatabaseAddress, *, exclusive: bool) -> Engine:
+    if address.dialect is Dialect.POSTGRESQL:
+        return create_engine(
+            address.for_migrations, poolclass=pool.NullPool, hide_parameters=True, connect_args={"connect_timeout": 5}
+        )
+    engine = create_engine(address.for_migrations, poolclass=pool.NullPool, hide_parameters=True)
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: DBAPIConnection, _record: object) -> None:
+        connection.isolation_level = None  # type: ignore[attr-defined]  # the driver must not begin by itself
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {LOCK_SECONDS * 1000}")
+        cursor.execute("PRAGMA foreign_keys = OFF")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN EXCLUSIVE" if exclusive else "BEGIN")
+
+    return engine
+
+
+def _described(difference: object) -> str:
+    if isinstance(difference, tuple) and difference:
+        return " ".join(str(part) for part in difference if part is not None)
+    return str(difference)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] != "new":  # noqa: PLR2004
+        raise SystemExit('usage: python -m toolbelay.storage.migrate new "what it does"')
+    new_revision(sys.argv[2])
