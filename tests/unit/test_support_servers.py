@@ -15,6 +15,8 @@ import psycopg
 import pytest
 import redis
 import sqlalchemy
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.support.cluster import RedisCluster
@@ -92,7 +94,7 @@ async def test_a_database_is_empty_and_of_its_own(database_url: str) -> None:
 
 def test_postgres_survives_hanging_and_dying(fresh_postgres_server: Callable[..., PostgresServer]) -> None:
     server = fresh_postgres_server()
-    assert server.execute("CREATE TABLE t (a INTEGER)") is None
+    server.execute("CREATE TABLE t (a INTEGER)")
     server.suspend()
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(server.url, connect_timeout=2)
@@ -187,7 +189,7 @@ def _client(proxy: Proxy, timeout: float = 5.0) -> redis.Redis:
         port=proxy.port,
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
-        retry=None,
+        retry=Retry(NoBackoff(), 0),
         protocol=2,
         driver_info=None,
     )

@@ -1,0 +1,1 @@
+"""Benchmarks, the soak run and the quality measurements; run one with `python -m bench.NAME`."""
