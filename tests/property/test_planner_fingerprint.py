@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from toolbelay.catalog.raw_json import parse
 from toolbelay.planner.fingerprint import fingerprint
 
-TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=("Cs",)), max_size=5)
+TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=5)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),

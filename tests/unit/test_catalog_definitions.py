@@ -119,7 +119,7 @@ def test_depth_of_a_schema() -> None:
             value = {"items": value}
         return {"type": "object", "x": value}
 
-    assert one(line(input_schema=nested(64)))
+    assert one(line(input_schema=nested(64))).tool_id == "crm/get"
     assert "deeper" in faults(line(input_schema=nested(65)))[0]
     hostile = b'{"toolset":"crm","name":"get","input_schema":' + b'{"a":' * 2000 + b"1" + b"}" * 2002
     assert "deeper" in faults(hostile)[0]
@@ -140,7 +140,7 @@ def test_hints_have_the_defaults_of_mcp() -> None:
 
 def test_labels_are_sets() -> None:
     found = one(line(tags=["b", "a", "b"], requires=["vision"]))
-    assert (found.tags, found.requires) == ({"a", "b"}, {"vision"})
+    assert (set(found.tags), set(found.requires)) == ({"a", "b"}, {"vision"})
 
 
 @pytest.mark.parametrize(

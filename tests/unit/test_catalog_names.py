@@ -52,11 +52,11 @@ def test_a_taken_qualified_name_gets_a_hash() -> None:
 
 def test_names_without_a_legal_character() -> None:
     given = assign("s/日本", "s/中国", "s/😀")
-    assert sorted(given.values())[0] == "s__"
+    assert min(given.values()) == "s__"
     assert all(map(is_legal, given.values()))
     assert len(set(given.values())) == 3
 
 
 def test_names_are_ascii_whatever_the_script() -> None:
     assert is_legal("a" * 64)
-    assert not any(map(is_legal, ["", "a" * 65, "é", "a.b", "a b", "a\n", "١", "ａ"]))
+    assert not any(map(is_legal, ["", "a" * 65, "é", "a.b", "a b", "a\n", "\u0661", "\uff41"]))

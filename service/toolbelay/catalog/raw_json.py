@@ -58,7 +58,7 @@ class JsonTextError(ValueError):
         self.message = message
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """Raised inside the scanner, where the path is not known."""
 
 
@@ -70,7 +70,7 @@ def parse(
     Raises `JsonTextError` for anything but one strict JSON value within the bounds. With `unique_keys`
     False the last of equal keys counts, as elsewhere in Python.
     """
-    reader = _Reader(text, max_depth, max_bytes, unique_keys)
+    reader = _Reader(text, max_depth=max_depth, max_bytes=max_bytes, unique_keys=unique_keys)
     value, end = reader.value(reader.skip(0))
     reader.finish(end)
     reader.check_text([("", value)])
@@ -97,7 +97,7 @@ def list_members(
     text: bytes, *, max_depth: int = MAX_DEPTH, max_bytes: int = MAX_BYTES, unique_keys: bool = True
 ) -> list[Member]:
     """Like `members`, in order and with the keys' places; keys that occur twice at the top are all listed."""
-    reader = _Reader(text, max_depth, max_bytes, unique_keys)
+    reader = _Reader(text, max_depth=max_depth, max_bytes=max_bytes, unique_keys=unique_keys)
     at = reader.opening("{", "an object")
     found: list[tuple[str, int, int, int, JsonValue]] = []
     while not reader.closes(at, "}"):
@@ -117,7 +117,7 @@ def items(
     text: bytes, *, max_depth: int = MAX_DEPTH, max_bytes: int = MAX_BYTES, unique_keys: bool = True
 ) -> list[Span]:
     """The items of the array that the text is. Raises `JsonTextError`."""
-    reader = _Reader(text, max_depth, max_bytes, unique_keys)
+    reader = _Reader(text, max_depth=max_depth, max_bytes=max_bytes, unique_keys=unique_keys)
     at = reader.opening("[", "an array")
     found: list[tuple[int, int, JsonValue]] = []
     while not reader.closes(at, "]"):
@@ -141,7 +141,7 @@ _ESCAPE = "\\u"
 class _Reader:
     """One pass over a text that has been decoded and bounded."""
 
-    def __init__(self, text: bytes, max_depth: int, max_bytes: int, unique_keys: bool) -> None:
+    def __init__(self, text: bytes, *, max_depth: int, max_bytes: int, unique_keys: bool) -> None:
         if len(text) > max_bytes:
             raise JsonTextError("", f"{len(text)} bytes are more than the limit of {max_bytes}")
         if text.startswith(b"\xef\xbb\xbf"):
@@ -165,7 +165,7 @@ class _Reader:
             value, end = self._decoder.raw_decode(self._text, at)
         except JSONDecodeError as error:
             raise _syntax(error) from None
-        except _Refused:
+        except _RefusedError:
             raise self._located(at, path) from None
         return value, end
 
@@ -228,7 +228,7 @@ class _Reader:
             value, _ = _KEEPING.raw_decode(self._text, at)
         except JSONDecodeError as error:
             return _syntax(error)
-        fault = next(_faults(path, value, self._unique_keys), (path, "refused"))
+        fault = next(_faults(path, value, unique_keys=self._unique_keys), (path, "refused"))
         return JsonTextError(*fault)
 
 
@@ -252,7 +252,7 @@ def _check_depth(text: str, max_depth: int) -> None:
 
 def _number(literal: str) -> Number:
     if _too_long(literal):
-        raise _Refused
+        raise _RefusedError
     return Number(literal)
 
 
@@ -260,14 +260,14 @@ def _too_long(literal: str) -> bool:
     return len(literal) > MAX_NUMBER_DIGITS and sum(c.isdigit() for c in literal) > MAX_NUMBER_DIGITS
 
 
-def _constant(literal: str) -> NoReturn:
-    raise _Refused
+def _constant(_literal: str) -> NoReturn:
+    raise _RefusedError
 
 
 def _unique(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _Refused
+        raise _RefusedError
     return found
 
 
@@ -281,7 +281,7 @@ class _Literal:
     text: str
 
 
-def _faults(path: str, value: object, unique_keys: bool) -> Iterator[tuple[str, str]]:
+def _faults(path: str, value: object, *, unique_keys: bool) -> Iterator[tuple[str, str]]:
     """What the scanner refused, with paths; depth is bounded before."""
     if isinstance(value, _Literal):
         if value.text.lstrip("-") in ("NaN", "Infinity"):
@@ -290,14 +290,14 @@ def _faults(path: str, value: object, unique_keys: bool) -> Iterator[tuple[str, 
             yield path, f"a number of more than {MAX_NUMBER_DIGITS} digits"
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _faults(f"{path}[{index}]", item, unique_keys)
+            yield from _faults(f"{path}[{index}]", item, unique_keys=unique_keys)
     elif isinstance(value, _Pairs):
         seen: set[str] = set()
         for key, item in value.pairs:
             if unique_keys and key in seen:
                 yield _step(path, key), "the key occurs twice"
             seen.add(key)
-            yield from _faults(_step(path, key), item, unique_keys)
+            yield from _faults(_step(path, key), item, unique_keys=unique_keys)
 
 
 def _strings(path: str, value: JsonValue) -> Iterator[tuple[str, str]]:
