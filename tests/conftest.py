@@ -6,6 +6,7 @@ build for this Python or processor skips the tests that need it, and says which 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -47,29 +48,34 @@ def _check_keys(request: pytest.FixtureRequest, servers: list[RedisServer]) -> N
     assert_every_key_expires(servers, allowed=marker.args if marker else ())
 
 
-@pytest.fixture(scope="session", params=REDIS_KINDS)
-def _session_redis(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    _require_redis(request.param)
-    server = RedisServer(request.param)
-    try:
-        yield server.start()
-    finally:
-        server.close()
+@pytest.fixture(scope="session")
+def _redis_of_kind() -> Iterator[Callable[[str], RedisServer]]:
+    with ExitStack() as stack:
+
+        @functools.cache  # a parameter of session scope would restart the server at each change of kind
+        def get(kind: str) -> RedisServer:
+            _require_redis(kind)
+            server = RedisServer(kind)
+            stack.callback(server.close)
+            return server.start()
+
+        yield get
 
 
-@pytest.fixture
-def redis_server(request: pytest.FixtureRequest, _session_redis: RedisServer) -> Iterator[RedisServer]:
+@pytest.fixture(params=REDIS_KINDS)
+def redis_server(request: pytest.FixtureRequest, _redis_of_kind: Callable[[str], RedisServer]) -> Iterator[RedisServer]:
     """A running, empty server, once as Valkey 9 and once as Redis 8; shared, so leave its configuration alone.
 
     Fails the test that leaves a key without a TTL, unless it is marked `keeps_keys("pattern*", …)`.
     """
-    _session_redis.command("FLUSHALL")
-    yield _session_redis
-    if not _session_redis.running:
-        _session_redis.start()
+    server = _redis_of_kind(request.param)
+    server.command("FLUSHALL")
+    yield server
+    if not server.running:
+        server.start()
         return
-    _session_redis.resume()
-    _check_keys(request, [_session_redis])
+    server.resume()
+    _check_keys(request, [server])
 
 
 @pytest.fixture
@@ -90,8 +96,10 @@ def fresh_redis_server() -> Iterator[Callable[..., RedisServer]]:
 def _session_cluster() -> Iterator[RedisCluster]:
     _require_redis("valkey")
     cluster = RedisCluster("valkey")
-    yield cluster
-    cluster.close()
+    try:
+        yield cluster
+    finally:
+        cluster.close()
 
 
 @pytest.fixture

@@ -1,0 +1,31 @@
+"""The pinned requirements install the same anywhere: hashes for each file, no index named, one version of a package."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = ("requirements.txt", "requirements-build.txt", "requirements-dev.txt")
+PIN = re.compile(r"^(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>[^ ;]+)(?P<marker> ; [^\\]+)? \\$", re.MULTILINE)
+# What belongs into a file: a pin, its hashes, nothing else; so no option, no URL and no comment with one.
+LINE = re.compile(r"^(?:[a-z0-9][a-z0-9.-]*==[^ ;]+(?: ; [^\\]+)? \\|    --hash=sha256:[0-9a-f]{64}(?: \\)?)$")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_only_pins_and_hashes(name: str) -> None:
+    lines = (ROOT / name).read_text().splitlines()
+    assert lines
+    assert [line for line in lines if not LINE.match(line)] == []
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-build.txt"])
+def test_developers_test_what_users_run(name: str) -> None:
+    developed = _pins("requirements-dev.txt")
+    assert {pin for pin in _pins(name) if pin not in developed} == set()
+
+
+def _pins(name: str) -> set[tuple[str, str]]:
+    return {(match["name"], match["version"]) for match in PIN.finditer((ROOT / name).read_text())}
