@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import grpc
+import grpc.aio
 import structlog
 from google.protobuf.message import DecodeError, Message
 from google.rpc import status_pb2
