@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,14 +50,14 @@ def test_the_tools_of_real_servers_pass(dump: Path) -> None:
 
 
 def test_row_69_one_bad_definition_does_not_take_the_others_down() -> None:
-    good = [{"toolset": "s", "name": f"good{n}", "input_schema": {"type": "object"}} for n in range(10)]
-    bad = [
+    good: list[dict[str, Any]] = [{"toolset": "s", "name": f"good{n}", "input_schema": {"type": "object"}} for n in range(10)]
+    bad: list[dict[str, Any]] = [
         {"toolset": "s", "name": "string", "input_schema": {"type": "string"}},
         {"toolset": "s", "name": "union", "input_schema": {"anyOf": [{"type": "object"}]}},
         {"toolset": "s", "name": "missing"},
         {"toolset": "s", "name": "huge", "input_schema": {"type": "object", "x": "y" * 2**21}},
     ]
-    odd = [
+    odd: list[dict[str, Any]] = [
         {"toolset": "s", "name": "null", "description": None, "input_schema": {"type": "object"}},
         {"toolset": "s", "name": "empty", "description": "", "input_schema": {"type": "object"}},
         {"toolset": "s", "name": "bare", "input_schema": {"type": "object", "properties": {"a": {"type": "array"}}}},
