@@ -140,6 +140,7 @@ class TurnInput:
     core: tuple[str, ...] = ()
     fill: tuple[str, ...] = ()
     spent: int = 0  # of this turn's budget, by earlier tries
+    replayed: bool = False  # this turn had been answered before
     cold: bool = False  # reseat_when_cold applies to this turn
 
 

@@ -1,0 +1,116 @@
+"""What one turn may touch: the snapshot, the caller's authority and the offer, asked tool by tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from toolbelay.application.offer import CALLER_TOOLSET, Offer
+from toolbelay.application.turn import Target
+from toolbelay.catalog.formats import carries, default_cap
+from toolbelay.catalog.model import Tool
+from toolbelay.catalog.routes import Route
+from toolbelay.catalog.snapshot import TenantSnapshot
+from toolbelay.planner.model import Bounds, Fact, Standing, StoredTool
+
+NO_CAP = 1 << 30
+_CALLER_PREFIX = f"{CALLER_TOOLSET}/"
+
+
+class Permits(Protocol):
+    """One caller's permissions in one context."""
+
+    def permits(self, tool: Tool) -> bool:
+        """Whether policy lets the caller be advertised this tool."""
+
+
+class Scene:
+    """Answers, and remembers for the turn, what authority says of a tool."""
+
+    def __init__(
+        self,
+        snapshot: TenantSnapshot[Any],
+        route: Route,
+        target: Target,
+        offer: Offer,
+        view: Permits,
+    ) -> None:
+        self.snapshot = snapshot
+        self.route = route
+        self.target = target
+        self.offer = offer
+        self._view = view
+        self._facts: dict[str, Fact | None] = {}
+
+    def tool(self, tool_id: str) -> Tool | None:
+        """A tool of the catalog, or a caller's tool that takes part."""
+        return self.snapshot.tools.get(tool_id) or self.offer.ranked.get(tool_id)
+
+    def fact(self, tool_id: str) -> Fact | None:
+        """What authority says of a tool id; `None` = gone from the catalog."""
+        try:
+            return self._facts[tool_id]
+        except KeyError:
+            fact = self._facts[tool_id] = self._decide(tool_id)
+            return fact
+
+    def eligible(self, tool_id: str) -> bool:
+        """Whether the tool may be answered this turn."""
+        fact = self.fact(tool_id)
+        return fact is not None and fact.standing is Standing.ELIGIBLE
+
+    def facts(self, stored: Iterable[StoredTool], *groups: Iterable[str]) -> Mapping[str, Fact]:
+        """The facts of the stored tools and of all ids in `groups`; what is gone has none."""
+        found: dict[str, Fact] = {}
+        for tool in stored:
+            fact = self.fact(tool.tool_id)
+            if fact is not None:
+                found[tool.tool_id] = fact
+            elif tool.tool_id.startswith(_CALLER_PREFIX):
+                # A caller's tool of an earlier turn that this one does not offer.
+                found[tool.tool_id] = Fact(Standing.NOT_OFFERED, tool.fingerprint)
+        for group in groups:
+            for tool_id in group:
+                fact = self.fact(tool_id)
+                if fact is not None:
+                    found[tool_id] = fact
+        return found
+
+    def eligible_ids(self) -> Iterator[str]:
+        """Every eligible tool id, in byte order."""
+        ids = sorted(self.offer.ids) if self.offer.filters else self.snapshot.sorted_ids
+        return (tool_id for tool_id in ids if self.eligible(tool_id))
+
+    def bounds(self) -> Bounds:
+        """The route's bounds with the target's cap taken off."""
+        route, sticky = self.route, self.route.sticky
+        cap = self.target.max_tools or default_cap(self.target.format) or NO_CAP
+        return Bounds(
+            max_tools=sticky.max_tools,
+            max_new_tools_per_turn=sticky.max_new_tools_per_turn,
+            top_k=route.top_k,
+            seed_tools=sticky.max_tools if self.offer.filters else route.seed_tools,
+            capacity=max(min(sticky.max_tools, cap - len(self.offer.owned)), 0),
+            pin_called_tools=sticky.pin_called_tools,
+            replace_stale=sticky.when_full == "replace_stale",
+            stale_after_turns=sticky.stale_after_turns,
+        )
+
+    def _decide(self, tool_id: str) -> Fact | None:
+        tool = self.tool(tool_id)
+        return None if tool is None else Fact(self._standing(tool), tool.fingerprint)
+
+    def _standing(self, tool: Tool) -> Standing:
+        if not self._view.permits(tool):
+            return Standing.DENIED
+        if not tool.requires <= self.target.capabilities or not self._carried(tool):
+            return Standing.NOT_CARRIED
+        if self.offer.filters and tool.tool_id not in self.offer.definitions:
+            return Standing.NOT_OFFERED
+        if tool.exposed_name in self.offer.owned_names:
+            return Standing.SHADOWED
+        return Standing.ELIGIBLE
+
+    def _carried(self, tool: Tool) -> bool:
+        # What the caller itself offers in this format is the caller's to judge.
+        return tool.tool_id in self.offer.definitions or carries(tool, self.target.format)

@@ -1,0 +1,99 @@
+"""The messages of a turn, in the domain's own terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from toolbelay.catalog.formats import WireFormat
+from toolbelay.planner.model import Counts, Outcome, Reason, Scored
+
+
+class ChoiceMode(Enum):
+    """Modes of tool_choice; names as in the API."""
+
+    AUTO = "AUTO"
+    NONE = "NONE"
+    REQUIRED = "REQUIRED"
+    NAMED = "NAMED"
+    ALLOWED = "ALLOWED"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Which tools the model may or must call. `names`: exposed names; one with NAMED."""
+
+    mode: ChoiceMode = ChoiceMode.AUTO
+    names: tuple[str, ...] = ()
+    required: bool = False
+
+
+AUTO = ToolChoice()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the model request can carry. `max_tools` 0 = the format's own limit."""
+
+    format: WireFormat = WireFormat.OPENAI_CHAT
+    model: str = ""
+    capabilities: frozenset[str] = frozenset()
+    max_tools: int = 0
+    supports_tools: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SelectRequest:
+    """One turn, bounds already checked."""
+
+    route: str = ""
+    session_id: str = ""
+    turn_id: str = ""
+    query: str = ""
+    called_tools: tuple[str, ...] = ()
+    offered_tools: tuple[bytes, ...] = ()
+    candidates: tuple[Scored, ...] = ()
+    target: Target = Target()
+    choice: ToolChoice = AUTO
+    min_generation: int = 0
+
+
+CALLER_OWNED = "CALLER_OWNED"
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedItem:
+    """One item of the answer. `origin`: a name of the API's enum."""
+
+    tool_id: str
+    name: str
+    fingerprint: str
+    definition: bytes
+    digest: bytes
+    origin: str
+    pinned: bool = False
+    score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SelectAnswer:
+    """What a turn answers."""
+
+    items: tuple[SelectedItem, ...]
+    choice: ToolChoice
+    outcome: Outcome
+    reason: Reason | None
+    counts: Counts
+    turn: int
+    revision: int
+    generation: int
+    strategy: str
+    advertised_tokens: int
+    whole_catalog_tokens: int
+    replayed: bool
+    caller_owned: int
+    called_ignored: int
+    candidates_ignored: int
+    offered_dropped: int
+    surface_digest: bytes
+    stable_prefix: int
