@@ -99,12 +99,13 @@ class Server(ABC):
 
     def suspend(self) -> None:
         """Hang it: connections stay open and are accepted by the kernel, nothing is answered."""
+        _send(psutil.Process(self.pid), signal.SIGSTOP)  # first of all, so that it starts no more children
         for process in self._family():
-            process.suspend()
+            _send(process, signal.SIGSTOP)
 
     def resume(self) -> None:
         for process in self._family():
-            process.resume()
+            _send(process, signal.SIGCONT)
 
     def restart(self) -> None:
         """Stop it if it runs, then start it again on the same port and directory."""
