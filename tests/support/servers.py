@@ -211,6 +211,7 @@ class PostgresServer(Server):
 
     def __init__(self, *args: str, max_connections: int = 60) -> None:
         super().__init__("postgres")
+        self.directory.chmod(0o755)  # for the user that the server runs as
         self._args = (*args, "-c", f"max_connections={max_connections}")
         try:
             self._install = postgres_install_for(self.directory)
@@ -245,7 +246,6 @@ class PostgresServer(Server):
     def _initialise(self) -> Path:
         data = self.directory / "data"
         data.mkdir(mode=0o700)
-        self.directory.chmod(0o755)
         who = self._run_as()
         if who:
             shutil.chown(data, who["user"], who["group"])

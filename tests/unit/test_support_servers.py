@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from tests.support.binaries import postgres_install
 from tests.support.cluster import RedisCluster
 from tests.support.keys import assert_every_key_expires
 from tests.support.proxy import Proxy
@@ -174,6 +176,20 @@ def test_the_proxy_cuts_a_reply(redis_server: RedisServer, proxy_to: ProxyFactor
             client.get("long")
         proxy.forward()
         assert len(client.get("long") or b"") == 10_000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs PostgreSQL as somebody else")
+def test_postgres_in_a_private_directory_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    private = tmp_path / "home"
+    shutil.copytree(postgres_install(), private / "pginstall", symlinks=True)
+    private.chmod(0o700)
+    monkeypatch.setattr("tests.support.binaries.postgres_install", lambda: private / "pginstall")
+    server = PostgresServer()
+    try:
+        server.start()
+        assert (server.directory / "install" / "bin" / "postgres").exists()
+    finally:
+        server.close()
 
 
 async def test_waiting_is_bounded() -> None:
