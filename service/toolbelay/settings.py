@@ -50,12 +50,8 @@ class Settings(BaseSettings):
     listen: str = Field("127.0.0.1:50051", description="Address of the gRPC listener: `host:port`, `[::1]:port`.")
     tls_cert: str = Field("", description="PEM file of the listener's certificate chain; turns TLS on.")
     tls_key: str = Field("", description="PEM file of the certificate's private key.")
-    tls_client_ca: str = Field(
-        "", description="PEM file of the authority of client certificates; turns mutual TLS on."
-    )
-    allow_plaintext: bool = Field(
-        False, description="Allow a listener without TLS on an address other than loopback."
-    )
+    tls_client_ca: str = Field("", description="PEM file of the authority of client certificates; turns mutual TLS on.")
+    allow_plaintext: bool = Field(False, description="Allow a listener without TLS on an address other than loopback.")
     reflection: bool = Field(False, description="Answer gRPC reflection, without a token.")
     max_concurrent: int = Field(
         256, ge=1, le=100_000, description="Calls at once in one worker; more are answered OVERLOADED."
@@ -138,9 +134,7 @@ class Settings(BaseSettings):
     ext_proc_trust_jwt_metadata: bool = Field(
         False, description="Take the payload that Envoy's jwt_authn verified; loopback, UNIX or mTLS listener only."
     )
-    ext_proc_route_header: str = Field(
-        "", description="Header that names the route; empty = dynamic metadata only."
-    )
+    ext_proc_route_header: str = Field("", description="Header that names the route; empty = dynamic metadata only.")
     ext_proc_turn_header: str = Field(
         "x-toolbelay-turn-id", description="Header that carries the turn id; empty = none."
     )
@@ -181,11 +175,10 @@ class Settings(BaseSettings):
     @classmethod
     def settings_customise_sources(
         cls,
-        settings_cls: type[BaseSettings],
+        _settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        *_others: PydanticBaseSettingsSource,
+        **_named: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Only what `load` hands in: one explicit environment, no files."""
         return (init_settings,)

@@ -118,14 +118,18 @@ def _listeners(settings: Settings) -> Iterator[str]:
                 f"TOOLBELAY_{name.upper()}: {address.target} is not loopback and has no TLS; set TOOLBELAY_TLS_CERT"
                 " and TOOLBELAY_TLS_KEY, or TOOLBELAY_ALLOW_PLAINTEXT=true"
             )
-        elif name == "ext_proc_listen" and settings.ext_proc_trust_jwt_metadata:
-            if not address.loopback and not settings.tls_client_ca:
-                yield (
-                    "TOOLBELAY_EXT_PROC_TRUST_JWT_METADATA: needs a loopback or UNIX listener, or mutual TLS"
-                    " (TOOLBELAY_TLS_CLIENT_CA)"
-                )
+        elif name == "ext_proc_listen" and _trusts_strangers(settings, address):
+            yield (
+                "TOOLBELAY_EXT_PROC_TRUST_JWT_METADATA: needs a loopback or UNIX listener, or mutual TLS"
+                " (TOOLBELAY_TLS_CLIENT_CA)"
+            )
     if settings.workers > 1 and settings.listen.startswith("unix:"):
         yield "TOOLBELAY_WORKERS: a UNIX socket cannot be shared; use host:port or one worker"
+
+
+def _trusts_strangers(settings: Settings, address: Address) -> bool:
+    """Whether anybody who reaches the ext_proc listener could claim any identity."""
+    return settings.ext_proc_trust_jwt_metadata and not address.loopback and not settings.tls_client_ca
 
 
 def _tls(settings: Settings) -> Iterator[str]:

@@ -87,8 +87,7 @@ def _status(code: grpc.StatusCode, message: str, details: Sequence[Message]) -> 
 
 def _error_info(error: ToolbelayError) -> error_details_pb2.ErrorInfo:
     metadata = {
-        clipped(key, MAX_FIELD): clipped(value, MAX_VALUE)
-        for key, value in list(error.metadata.items())[:MAX_METADATA]
+        clipped(key, MAX_FIELD): clipped(value, MAX_VALUE) for key, value in list(error.metadata.items())[:MAX_METADATA]
     }
     return error_details_pb2.ErrorInfo(reason=error.reason.value, domain=DOMAIN, metadata=metadata)
 

@@ -84,9 +84,7 @@ class Gate:
             return grpc.stream_unary_rpc_method_handler(
                 self._answering(method, function, lambda stream: _decoded_stream(parse, stream))
             )
-        return grpc.unary_unary_rpc_method_handler(
-            self._answering(method, function, lambda raw: _decoded(parse, raw))
-        )
+        return grpc.unary_unary_rpc_method_handler(self._answering(method, function, lambda raw: _decoded(parse, raw)))
 
     def _answering(
         self,
@@ -105,7 +103,7 @@ class Gate:
                 answer = _encoded(await function(decode(raw), call))
                 code = "OK"
                 return answer
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the one funnel: nothing may leave unmapped
                 status = self._refusal(method, error)
                 code = _code_name(status)
                 await _abort(context, status)
@@ -130,7 +128,7 @@ class Gate:
                 async for answer in function(_decoded(parse, raw), call):
                     yield _encoded(answer)
                 code = "OK"
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the one funnel: nothing may leave unmapped
                 status = self._refusal(method, error)
                 code = _code_name(status)
                 await _abort(context, status)
@@ -191,9 +189,7 @@ class _AnswerTooLargeError(Exception):
         self.size = size
 
 
-_TOKEN_REASONS: Final = frozenset(
-    {ErrorReason.TOKEN_MISSING, ErrorReason.TOKEN_INVALID, ErrorReason.TOKEN_EXPIRED}
-)
+_TOKEN_REASONS: Final = frozenset({ErrorReason.TOKEN_MISSING, ErrorReason.TOKEN_INVALID, ErrorReason.TOKEN_EXPIRED})
 _OUTAGE_REASONS: Final = frozenset(
     {ErrorReason.AUTHORITY_UNVERIFIABLE, ErrorReason.PROPAGATION_UNCONFIRMED, ErrorReason.STATE_UNAVAILABLE}
 )

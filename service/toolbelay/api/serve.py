@@ -82,9 +82,7 @@ async def _serve(settings: Settings, build: Build, *, worker: bool) -> None:
     _log.info("stopped")
 
 
-async def _until(
-    stop: asyncio.Event, application: Application, server: Server, gate: Gate, metrics: Metrics
-) -> None:
+async def _until(stop: asyncio.Event, application: Application, server: Server, gate: Gate, metrics: Metrics) -> None:
     """Show readiness as it changes, until `stop`."""
     shown = False
     while not stop.is_set():
@@ -93,7 +91,7 @@ async def _until(
             await server.set_ready(ready=ready)
             _log.info("ready" if ready else "not_ready")
             shown = ready
-        metrics.ready(ready)
+        metrics.ready(ready=ready)
         metrics.in_flight(gate.in_flight)
         metrics.sample()
         with suppress(TimeoutError):
@@ -148,6 +146,6 @@ def _nothing() -> None:
 
 
 async def _build(settings: Settings, metrics: Metrics) -> Application:
-    from toolbelay.application.runtime import build  # noqa: PLC0415 - tests serve without the application
+    from toolbelay.application.runtime import build
 
     return await build(settings, metrics)

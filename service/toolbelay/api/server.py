@@ -129,9 +129,7 @@ class Server:
         return self._server.add_secure_port(target, credentials)
 
     async def _set_health(self, *, serving: bool) -> None:
-        status = (
-            health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
-        )
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in _READINESS:
             await self._health.set(name, status)
 
@@ -167,7 +165,7 @@ def _credentials(options: ListenOptions) -> grpc.ServerCredentials:
 
 
 def _refuse_used_socket(path: str) -> None:
-    """gRPC would silently take a UNIX socket over from a running server."""
+    """Otherwise gRPC would silently take a UNIX socket over from a running server."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1)
         try:

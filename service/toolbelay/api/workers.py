@@ -106,9 +106,7 @@ class Supervisor:
 
     def _spawn(self, environment: dict[str, str]) -> subprocess.Popen[bytes]:
         # Standard input is a pipe that ends with this process, however it ends.
-        return subprocess.Popen(
-            [sys.executable, "-m", "toolbelay.api.worker"], env=environment, stdin=subprocess.PIPE
-        )
+        return subprocess.Popen([sys.executable, "-m", "toolbelay.api.worker"], env=environment, stdin=subprocess.PIPE)
 
     def _environment(self, port: int) -> dict[str, str]:
         address = parse_address(self._settings.listen)
@@ -142,8 +140,8 @@ class Supervisor:
     def _open_metrics(self) -> Callable[[], None]:
         if not self._settings.metrics_listen:
             return _nothing
-        from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415 - only when wanted
-        from prometheus_client.multiprocess import MultiProcessCollector  # noqa: PLC0415
+        from prometheus_client import CollectorRegistry, start_http_server
+        from prometheus_client.multiprocess import MultiProcessCollector
 
         address = parse_address(self._settings.metrics_listen)
         registry = CollectorRegistry()
@@ -158,7 +156,7 @@ class Supervisor:
         return server.shutdown
 
     def _forget_metrics(self, pid: int) -> None:
-        from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415
+        from prometheus_client.multiprocess import mark_process_dead
 
         mark_process_dead(pid, self._metrics_dir)  # type: ignore[no-untyped-call]
 

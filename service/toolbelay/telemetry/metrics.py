@@ -49,7 +49,11 @@ class Metrics:
 
     def _gauge(self, name: str, text: str, *labels: str, mode: str = "livesum") -> Gauge:
         return Gauge(
-            f"toolbelay_{name}", text, labels, registry=self.registry, multiprocess_mode=mode  # type: ignore[arg-type]
+            f"toolbelay_{name}",
+            text,
+            labels,
+            registry=self.registry,
+            multiprocess_mode=mode,  # type: ignore[arg-type]
         )
 
     def _define_calls(self) -> None:
@@ -125,7 +129,7 @@ class Metrics:
         """So many calls are running."""
         self._in_flight.set(calls)
 
-    def ready(self, ready: bool) -> None:
+    def ready(self, *, ready: bool) -> None:
         """Whether this worker is ready."""
         self._ready.set(1 if ready else 0)
 
