@@ -75,8 +75,12 @@ def postgres_install_for(directory: Path) -> Path:
     install = postgres_install()
     if _runs(install):
         return install
-    copy = directory / "install"
+    package = install.parent
+    copy = directory / package.name / install.name
     shutil.copytree(install, copy, symlinks=True)
+    libraries = package.with_name(f"{package.name}.libs")  # where the wheel keeps what its binaries link to
+    if libraries.exists():
+        shutil.copytree(libraries, directory / libraries.name)
     if not _runs(copy):
         raise MissingBinaryError(f"PostgreSQL from {install} doesn't run on this machine, nor as a copy")
     return copy
@@ -85,7 +89,7 @@ def postgres_install_for(directory: Path) -> Path:
 def _runs(install: Path) -> bool:
     try:
         done = subprocess.run(
-            [install / "bin" / "postgres", "--version"],
+            [install / "bin" / "initdb", "--version"],
             capture_output=True,
             check=False,
             timeout=30,

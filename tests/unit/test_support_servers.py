@@ -181,13 +181,17 @@ def test_the_proxy_cuts_a_reply(redis_server: RedisServer, proxy_to: ProxyFactor
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs PostgreSQL as somebody else")
 def test_postgres_in_a_private_directory_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     private = tmp_path / "home"
-    shutil.copytree(postgres_install(), private / "pginstall", symlinks=True)
+    installed = postgres_install()
+    site = installed.parents[1]
+    for path in (installed, installed.parent.with_suffix(".libs")):
+        shutil.copytree(path, private / path.relative_to(site), symlinks=True)
     private.chmod(0o700)
-    monkeypatch.setattr("tests.support.binaries.postgres_install", lambda: private / "pginstall")
+    install = private / installed.relative_to(site)
+    monkeypatch.setattr("tests.support.binaries.postgres_install", lambda: install)
     server = PostgresServer()
     try:
         server.start()
-        assert (server.directory / "install" / "bin" / "postgres").exists()
+        assert (server.directory / installed.relative_to(site)).exists()
     finally:
         server.close()
 
