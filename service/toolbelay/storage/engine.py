@@ -123,7 +123,7 @@ def _translated(error: Exception) -> StorageUnavailableError:
 def _prepare_sqlite(engine: AsyncEngine, *, writes: bool) -> None:
     @event.listens_for(engine.sync_engine, "connect")
     def connect(connection: DBAPIConnection, _record: object) -> None:
-        connection.isolation_level = None  # type: ignore[attr-defined]  # the driver must not begin by itself
+        connection.isolation_level = None  # the driver must not begin by itself
         set_sqlite_pragmas(connection, query_only=not writes)
 
     @event.listens_for(engine.sync_engine, "begin")
@@ -159,7 +159,7 @@ def _prepare_postgresql(engine: AsyncEngine, statement_seconds: int) -> None:
     def connect(connection: DBAPIConnection, _record: object) -> None:
         cursor = connection.cursor()
         cursor.execute(
-            f"SELECT set_config('statement_timeout', '{ms}', false), "  # noqa: S608  # an integer of ours
+            f"SELECT set_config('statement_timeout', '{ms}', false), "  # an integer of ours
             f"set_config('lock_timeout', '{ms}', false), "
             f"set_config('idle_in_transaction_session_timeout', '{ms}', false)"
         )

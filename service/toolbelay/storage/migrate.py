@@ -119,7 +119,7 @@ def require_known_head(revision: str | None, target: str) -> None:
 
 def new_revision(message: str) -> None:
     """Write a revision with the differences between the models and a scratch database at head."""
-    import tempfile  # noqa: PLC0415  # developers only
+    import tempfile  # developers only
 
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/scratch.sqlite"
@@ -212,7 +212,7 @@ def _engine(address: DatabaseAddress, *, exclusive: bool) -> Engine:
 
     @event.listens_for(engine, "connect")
     def connect(connection: DBAPIConnection, _record: object) -> None:
-        connection.isolation_level = None  # type: ignore[attr-defined]  # the driver must not begin by itself
+        connection.isolation_level = None  # the driver must not begin by itself
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout = {LOCK_SECONDS * 1000}")
         cursor.execute("PRAGMA foreign_keys = OFF")
@@ -232,6 +232,6 @@ def _described(difference: object) -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[1] != "new":  # noqa: PLR2004
+    if len(sys.argv) != 3 or sys.argv[1] != "new":
         raise SystemExit('usage: python -m toolbelay.storage.migrate new "what it does"')
     new_revision(sys.argv[2])

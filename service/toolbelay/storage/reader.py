@@ -32,7 +32,7 @@ class SqlCatalogReader:
 
         async def read(connection: AsyncConnection) -> dict[str, int]:
             rows = await connection.execute(select(TenantRow.name, TenantRow.generation))
-            return {name: generation for name, generation in rows}
+            return {row.name: row.generation for row in rows}
 
         return await self._database.read(read, timeout=timeout)
 
@@ -76,9 +76,9 @@ def _heads(connection: Connection) -> tuple[str, ...]:
 async def _load(connection: AsyncConnection, tenant: str, since: int) -> TenantRows | None:
     found = (
         await connection.execute(
-            select(
-                TenantRow.id, TenantRow.generation, TenantRow.session_epoch, TenantRow.difference_floor
-            ).where(TenantRow.name == tenant)
+            select(TenantRow.id, TenantRow.generation, TenantRow.session_epoch, TenantRow.difference_floor).where(
+                TenantRow.name == tenant
+            )
         )
     ).one_or_none()
     if found is None:

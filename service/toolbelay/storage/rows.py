@@ -84,9 +84,9 @@ def labels(text: str) -> frozenset[str]:
 
 
 @lru_cache(maxsize=16)
-def hints(read_only: bool, destructive: bool, idempotent: bool, open_world: bool) -> ToolHints:
-    """One shared object for each of the sixteen combinations."""
-    return ToolHints(bool(read_only), bool(destructive), bool(idempotent), bool(open_world))
+def hints(*flags: bool) -> ToolHints:
+    """Hints in the order of their columns; one shared object for each of the sixteen combinations."""
+    return ToolHints(*map(bool, flags))
 
 
 def storable(text: str) -> bool:

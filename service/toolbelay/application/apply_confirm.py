@@ -1,0 +1,54 @@
+"""The raise of a generation in Redis after its commit: what makes a change acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+from toolbelay.errors import ErrorReason, ToolbelayError
+from toolbelay.sessions.port import StateUnavailableError
+
+CONFIRM_SECONDS = 5.0
+_TRY_SECONDS = 1.0
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 0.5
+
+
+class GenerationRaiser(Protocol):
+    """The part of `sessions.port.SessionStore` that an apply needs."""
+
+    async def raise_generation(self, tenant: str, generation: int, *, timeout: float) -> int:
+        """Set the generation if greater; returns the stored number. StateUnavailableError within `timeout`."""
+
+
+async def confirm_raise(
+    raiser: GenerationRaiser, tenant: str, generation: int, *, within: float = CONFIRM_SECONDS
+) -> None:
+    """Raise until Redis confirms, for `within` seconds; else PROPAGATION_UNCONFIRMED with the generation.
+
+    Goes on when the caller is cancelled: the commit took place, and the sooner it is seen the better.
+    """
+    await asyncio.shield(asyncio.ensure_future(_confirm(raiser, tenant, generation, within)))
+
+
+async def _confirm(raiser: GenerationRaiser, tenant: str, generation: int, within: float) -> None:
+    deadline = time.monotonic() + within
+    pause = _FIRST_PAUSE
+    cause = "no time was left"
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            # An answer is a confirmation: the script sets if greater, so the stored number is no less.
+            await raiser.raise_generation(tenant, generation, timeout=min(_TRY_SECONDS, left))
+        except StateUnavailableError as error:
+            cause = error.cause
+            await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        else:
+            return
+    raise ToolbelayError(
+        ErrorReason.PROPAGATION_UNCONFIRMED,
+        f"generation {generation} is committed, but Redis did not confirm it ({cause}): it takes effect by polling; "
+        "repeating the call is safe",
+        metadata={"generation": str(generation)},
+    )

@@ -1,0 +1,108 @@
+"""What a change sees of a tenant inside its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+from sqlalchemy import Select, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from toolbelay.storage.models import ExposedNameRow, PolicyRow, RouteConfigRow, ToolRow
+from toolbelay.storage.port import ChangeScope, CurrentConfig, CurrentTool
+from toolbelay.storage.rows import hints, labels
+
+T = TypeVar("T")
+
+BATCH = 500  # rows, or parameters, of one statement: SQLite allows 32,766 parameters, and the loop stays free
+
+_CURRENT = (
+    ToolRow.tool_id,
+    ToolRow.exposed_name,
+    ToolRow.fingerprint,
+    ToolRow.tags,
+    ToolRow.read_only,
+    ToolRow.destructive,
+    ToolRow.idempotent,
+    ToolRow.open_world,
+    ToolRow.requires,
+)
+
+
+def batches(given: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
+    """`given` in lists of at most `size`."""
+    iterator = iter(given)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+async def read_current(
+    connection: AsyncConnection, tenant_id: int, generation: int, scope: ChangeScope
+) -> CurrentConfig:
+    """The rows of `scope`; the tenant's row must be locked."""
+    tools = {tool_id: tool async for tool_id, tool in _tools(connection, tenant_id, scope)}
+    some_are_new = not scope.listed <= tools.keys()
+    return CurrentConfig(
+        generation=generation,
+        tool_count=await _count(connection, tenant_id),
+        tools=tools,
+        reserved={name: tool_id async for name, tool_id in _reserved(connection, tenant_id)} if some_are_new else {},
+        policies=await _policies(connection, tenant_id),
+        routes=await _routes(connection, tenant_id),
+    )
+
+
+async def _tools(
+    connection: AsyncConnection, tenant_id: int, scope: ChangeScope
+) -> AsyncIterator[tuple[str, CurrentTool]]:
+    query = select(*_CURRENT).where(ToolRow.tenant_id == tenant_id)
+    if scope.every_tool:
+        pages = _pages(connection, query, ToolRow.tool_id)
+    else:
+        pages = _chosen(connection, query, sorted(scope.listed | scope.mentioned))
+    async for row in pages:
+        tool_id, exposed, digest, tags, *flags, requires = row
+        yield tool_id, CurrentTool(exposed, bytes(digest), labels(tags), hints(*flags), labels(requires))
+
+
+async def _chosen(
+    connection: AsyncConnection, query: Select[*tuple[Any, ...]], ids: Iterable[str]
+) -> AsyncIterator[Any]:
+    for batch in batches(ids):
+        for row in await connection.execute(query.where(ToolRow.tool_id.in_(batch))):
+            yield row
+
+
+async def _pages(connection: AsyncConnection, query: Select[*tuple[Any, ...]], key: Any) -> AsyncIterator[Any]:
+    """Rows in the order of `key`, the query's first column, batch by batch."""
+    last = ""
+    while True:
+        page = (await connection.execute(query.where(key > last).order_by(key).limit(BATCH))).all()
+        for row in page:
+            yield row
+        if len(page) < BATCH:
+            return
+        last = page[-1][0]
+
+
+async def _count(connection: AsyncConnection, tenant_id: int) -> int:
+    query = select(func.count()).select_from(ToolRow).where(ToolRow.tenant_id == tenant_id)
+    return await connection.scalar(query) or 0
+
+
+async def _reserved(connection: AsyncConnection, tenant_id: int) -> AsyncIterator[tuple[str, str]]:
+    query = select(ExposedNameRow.exposed_name, ExposedNameRow.tool_id)
+    chosen = query.where(ExposedNameRow.tenant_id == tenant_id)
+    async for name, tool_id in _pages(connection, chosen, ExposedNameRow.exposed_name):
+        yield name, tool_id
+
+
+async def _policies(connection: AsyncConnection, tenant_id: int) -> dict[str, str]:
+    query = select(PolicyRow.name, PolicyRow.text).where(PolicyRow.tenant_id == tenant_id)
+    return {row.name: row.text for row in await connection.execute(query)}
+
+
+async def _routes(connection: AsyncConnection, tenant_id: int) -> dict[str, str]:
+    query = select(RouteConfigRow.name, RouteConfigRow.json).where(RouteConfigRow.tenant_id == tenant_id)
+    return {row.name: row.json for row in await connection.execute(query)}
