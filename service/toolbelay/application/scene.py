@@ -41,10 +41,15 @@ class Scene:
         self.offer = offer
         self._view = view
         self._facts: dict[str, Fact | None] = {}
+        self._ranked_by_name = {tool.exposed_name: tool for tool in offer.ranked.values()}
 
     def tool(self, tool_id: str) -> Tool | None:
         """A tool of the catalog, or a caller's tool that takes part."""
         return self.snapshot.tools.get(tool_id) or self.offer.ranked.get(tool_id)
+
+    def by_name(self, name: str) -> Tool | None:
+        """The tool that the model knows by this exposed name."""
+        return self.snapshot.by_name.get(name) or self._ranked_by_name.get(name)
 
     def fact(self, tool_id: str) -> Fact | None:
         """What authority says of a tool id; `None` = gone from the catalog."""

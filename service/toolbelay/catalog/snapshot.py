@@ -26,7 +26,8 @@ class SnapshotError(Exception):
 class TenantSnapshot(Generic[P]):
     """One tenant at one generation. `P` is the compiled policy set, opaque here.
 
-    `sorted_ids`: every tool id in byte order. `by_name`: tools by exposed name.
+    `sorted_ids`: every tool id in byte order. `by_name`: tools by exposed name. `retired`: exposed names
+    of removed tools, by tool id; they stay reserved.
     """
 
     tenant: str
@@ -39,6 +40,12 @@ class TenantSnapshot(Generic[P]):
     policy_files: tuple[PolicyFile, ...]
     routes: Mapping[str, Route]
     surface: Surface
+    retired: Mapping[str, str]
+
+    def exposed_name(self, tool_id: str) -> str | None:
+        """The name reserved for a tool, also of one that is gone from the catalog."""
+        tool = self.tools.get(tool_id)
+        return self.retired.get(tool_id) if tool is None else tool.exposed_name
 
     def route(self, name: str) -> Route | None:
         """The route of a request; every tenant has a default route."""
@@ -66,15 +73,18 @@ def build_snapshot(
             policies = compile_policies(files)
         except Exception as error:
             raise SnapshotError(f"the policy set does not compile: {error}") from error
+    retired = {**base.retired, **rows.retired} if base else dict(rows.retired)
     tools = dict(base.tools) if base else {}
     by_name = dict(base.by_name) if base else {}
     for tool_id in rows.removed:
         gone = tools.pop(tool_id, None)
         if gone is not None:
             by_name.pop(gone.exposed_name, None)
+            retired[tool_id] = gone.exposed_name
     for tool in rows.tools:
         tools[tool.tool_id] = tool
         by_name[tool.exposed_name] = tool
+        retired.pop(tool.tool_id, None)
     touched = {*rows.removed, *(t.tool_id for t in rows.tools)}
     return TenantSnapshot(
         tenant=rows.tenant,
@@ -87,6 +97,7 @@ def build_snapshot(
         policy_files=files,
         routes=_routes(rows),
         surface=base.surface.without(touched, base.tools, tools) if base else Surface.of(tools.values(), digest),
+        retired=retired,
     )
 
 

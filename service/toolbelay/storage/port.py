@@ -31,7 +31,8 @@ class TenantRows:
 
     `tools`: those changed after `since` (all when `since` is 0), in no order. `removed`: ids of those
     removed after `since`. `policies` and `routes` are always whole. `since` is 0 also where a difference
-    was asked for that is not known any more: these rows then replace everything.
+    was asked for that is not known any more: these rows then replace everything. `retired`: exposed names,
+    by tool id, of the removed tools (of all that are gone when `since` is 0); they stay reserved.
     """
 
     tenant: str
@@ -42,6 +43,7 @@ class TenantRows:
     removed: Sequence[str]
     policies: Sequence[PolicyFile]
     routes: Sequence[RouteRow]
+    retired: Mapping[str, str] = field(default_factory=dict)
 
 
 class StorageUnavailableError(Exception):

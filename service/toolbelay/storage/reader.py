@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, select, tuple_
+from sqlalchemy import Connection, exists, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from toolbelay.catalog.model import Tool
@@ -13,7 +13,7 @@ from toolbelay.storage.engine import Database
 from toolbelay.storage.failure import SchemaNotReadyError
 from toolbelay.storage.guard import MigrationError
 from toolbelay.storage.migrate import head, require_known_head
-from toolbelay.storage.models import PolicyRow, RemovedToolRow, RouteConfigRow, TenantRow, ToolRow
+from toolbelay.storage.models import ExposedNameRow, PolicyRow, RemovedToolRow, RouteConfigRow, TenantRow, ToolRow
 from toolbelay.storage.port import PolicyFile, RouteRow, TenantRows
 from toolbelay.storage.rows import TOOL_COLUMNS, storable, to_tool
 
@@ -96,6 +96,7 @@ async def _load(connection: AsyncConnection, tenant: str, since: int) -> TenantR
         removed=await _removed(connection, tenant_id, since) if changes and since else (),
         policies=await _policies(connection, tenant_id),
         routes=await _routes(connection, tenant_id),
+        retired=await _retired(connection, tenant_id, since) if changes else {},
     )
 
 
@@ -119,6 +120,21 @@ async def _removed(connection: AsyncConnection, tenant_id: int, since: int) -> S
         RemovedToolRow.tenant_id == tenant_id, RemovedToolRow.removed_in > since
     )
     return (await connection.scalars(query)).all()
+
+
+async def _retired(connection: AsyncConnection, tenant_id: int, since: int) -> Mapping[str, str]:
+    """Exposed names of removed tools: a session may still hold such a tool, and a model may call it."""
+    query = select(ExposedNameRow.tool_id, ExposedNameRow.exposed_name).where(ExposedNameRow.tenant_id == tenant_id)
+    if since:
+        removed = select(RemovedToolRow.tool_id).where(
+            RemovedToolRow.tenant_id == tenant_id, RemovedToolRow.removed_in > since
+        )
+        query = query.where(ExposedNameRow.tool_id.in_(removed))
+    else:
+        query = query.where(
+            ~exists().where(ToolRow.tenant_id == tenant_id, ToolRow.tool_id == ExposedNameRow.tool_id)
+        )
+    return {tool_id: exposed_name for tool_id, exposed_name in await connection.execute(query)}
 
 
 async def _policies(connection: AsyncConnection, tenant_id: int) -> Sequence[PolicyFile]:
