@@ -1,1 +1,1 @@
-"""The toolbelay command."""
+"""The `toolbelay` command. Each command's module is imported only when it runs."""

@@ -1,0 +1,140 @@
+"""The client side of commands: where the service is, as whom to call, and what its errors mean here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import grpc
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from toolbelay.cli import dev_state
+from toolbelay.cli.exits import REFUSED, UNAVAILABLE, UNCONFIRMED, CommandError
+from toolbelay.cli.minted import mint_token
+from toolbelay.settings import Settings
+from toolbelay.settings_check import parse_address
+
+TIMEOUT: Final = 30.0  # seconds of one call
+MAX_ANSWER: Final = 24 * 1024 * 1024
+_T = TypeVar("_T")
+_OUTAGE: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Options of `caller_options`."""
+
+    address: str | None = None
+    token_file: str | None = None
+    sub: str | None = None
+    roles: tuple[str, ...] = ()
+    tenant: str | None = None
+    session: str | None = None
+    admin: bool = False
+
+
+def target_of(address: str | None) -> str:
+    """The service's address: the option, TOOLBELAY_ADDRESS, or where the settings say it listens."""
+    text = address or os.environ.get("TOOLBELAY_ADDRESS") or _loopback(dev_state.settings_of().listen)
+    try:
+        return parse_address(text).target
+    except ValueError:
+        return text  # a gRPC name such as dns:///toolbelay:50051
+
+
+def channel_to(target: str) -> grpc.Channel:
+    """A channel; TLS when TOOLBELAY_CA names an authority."""
+    options = [("grpc.max_receive_message_length", MAX_ANSWER)]
+    authority = os.environ.get("TOOLBELAY_CA")
+    if not authority:
+        return grpc.insecure_channel(target, options)
+    try:
+        trusted = Path(authority).read_bytes()
+    except OSError as error:
+        raise CommandError(f"TOOLBELAY_CA: {authority}: {error.strerror}", code=REFUSED) from None
+    return grpc.secure_channel(target, grpc.ssl_channel_credentials(trusted), options)
+
+
+@contextmanager
+def service(caller: Caller) -> Iterator[tuple[grpc.Channel, tuple[tuple[str, str], ...]]]:
+    """A channel to the service and the metadata of `caller`; gRPC errors become CommandError."""
+    target = target_of(caller.address)
+    metadata = (("authorization", f"Bearer {_token(caller)}"),)
+    with channel_to(target) as channel:
+        try:
+            yield channel, metadata
+        except grpc.RpcError as error:
+            raise refusal(error, target) from None
+
+
+def call(method: Callable[..., _T], request: Any, metadata: tuple[tuple[str, str], ...]) -> _T:
+    """One call under the commands' deadline."""
+    return method(request, metadata=metadata, timeout=TIMEOUT)
+
+
+def refusal(error: grpc.RpcError, target: str) -> CommandError:
+    """What an RPC's failure means at a terminal."""
+    code, reason = error.code(), _reason(error)
+    text = error.details() or code.name
+    if reason == "PROPAGATION_UNCONFIRMED":
+        return CommandError(text, code=UNCONFIRMED)
+    if code in _OUTAGE:
+        hint = "" if reason else f"; is the service running at {target}? Try `toolbelay serve --dev` or --address"
+        return CommandError(f"{reason or code.name}: {text}{hint}", code=UNAVAILABLE)
+    remedy = _REMEDIES.get(reason, "")
+    return CommandError(f"{reason or code.name}: {text}{remedy}", code=REFUSED)
+
+
+_REMEDIES: Final = {
+    "TOKEN_EXPIRED": "; mint a new one with `toolbelay token mint`",
+    "TOKEN_INVALID": "; mint one with `toolbelay token mint`, issuer and audience as the service has them",
+    "ADMIN_ROLE_REQUIRED": "; mint one with --role toolbelay.admin",
+    "ROUTE_NOT_FOUND": "; `toolbelay apply` a routes.yaml that has it",
+}
+
+
+def _reason(error: grpc.RpcError) -> str:
+    try:
+        status = rpc_status.from_call(error)
+    except ValueError:
+        return ""
+    info = error_details_pb2.ErrorInfo()
+    for detail in status.details if status else ():
+        if detail.Unpack(info):
+            return str(info.reason)
+    return ""
+
+
+def _token(caller: Caller) -> str:
+    if caller.token_file:
+        return Path(caller.token_file).read_text().strip()
+    given = os.environ.get("TOOLBELAY_TOKEN")
+    if given:
+        return given.strip()
+    roles = caller.roles or (("toolbelay.admin",) if caller.admin else ())
+    return mint_token(
+        _minting_settings(), subject=caller.sub or "dev", tenant=caller.tenant, roles=roles, session=None
+    )
+
+
+def _minting_settings() -> Settings:
+    settings = dev_state.settings_of()
+    if dev_state.using_dev_state() or settings.jwt_hs256_secret is not None:
+        return settings
+    raise CommandError(
+        "no token: set TOOLBELAY_TOKEN, give --token-file, or run in the folder of a `toolbelay serve --dev`",
+        code=REFUSED,
+    )
+
+
+def _loopback(listen: str) -> str:
+    """An address to connect to for one that listens on all interfaces."""
+    for anywhere, loopback in (("0.0.0.0:", "127.0.0.1:"), ("[::]:", "[::1]:")):  # noqa: S104 - compared only
+        if listen.startswith(anywhere):
+            return loopback + listen.removeprefix(anywhere)
+    return listen
