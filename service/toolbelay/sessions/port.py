@@ -135,9 +135,7 @@ class SessionStore(Protocol):
         Turn number, turn keys and last seen that others recorded meanwhile are kept.
         """
 
-    async def merge(
-        self, ref: SessionRef, tools: Sequence[StoredTool], *, ttl_seconds: int, timeout: float
-    ) -> None:
+    async def merge(self, ref: SessionRef, tools: Sequence[StoredTool], *, ttl_seconds: int, timeout: float) -> None:
         """Add pins and required tools without compare-and-set; commutative; folded in by the next reader.
 
         Does nothing when the session is absent or ended.

@@ -1,0 +1,71 @@
+"""Names in Redis. Nothing of a principal or a session id can be read from them, or be made to collide.
+
+A principal's keys share the hash tag `{P}`, made here and never from a client's text, so that they stand in one slot
+of a Cluster. The generation key depends on no secret: every replica, old or new secret, reads the same one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from dataclasses import dataclass
+from functools import lru_cache
+
+from toolbelay.sessions.port import SessionRef
+
+MIN_SECRET_BYTES = 32
+_KEPT_BYTES = 18  # 144 bits, 24 characters without padding
+_SLOTS = 16384
+PROBE_KEY = b"tb:probe"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKeys:
+    """Where one session lives: its own key, its principal's index, and its name within that index."""
+
+    session: bytes
+    index: bytes
+    member: bytes
+
+
+class KeyMaker:
+    """Derives storage keys from STATE_SECRET. Raises ValueError for a secret under 32 bytes."""
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) < MIN_SECRET_BYTES:
+            raise ValueError(f"the state secret needs at least {MIN_SECRET_BYTES} bytes")
+        self._secret = secret
+
+    def session(self, ref: SessionRef) -> SessionKeys:
+        tag = self._derive("principal", ref.tenant, ref.issuer, ref.subject)
+        member = self._derive("session", ref.tenant, ref.issuer, ref.subject, ref.route, ref.session_id)
+        return SessionKeys(b"tb:{%b}:s:%b" % (tag, member), b"tb:{%b}:idx" % tag, member)
+
+    def index(self, tenant: str, issuer: str, subject: str) -> bytes:
+        return b"tb:{%b}:idx" % self._derive("principal", tenant, issuer, subject)
+
+    def _derive(self, *parts: str) -> bytes:
+        return base64.urlsafe_b64encode(keyed_digest(self._secret, *(part.encode() for part in parts))[:_KEPT_BYTES])
+
+
+def keyed_digest(secret: bytes, *parts: bytes) -> bytes:
+    """HMAC-SHA256 over length-prefixed parts: no two lists of parts give the same message."""
+    message = b"".join([b"%d:%b" % (len(part), part) for part in parts])
+    return hmac.digest(secret, message, "sha256")
+
+
+@lru_cache(maxsize=4096)
+def generation_key(tenant: str) -> bytes:
+    return b"tb:gen:%b" % hashlib.sha256(tenant.encode()).hexdigest()[:32].encode()
+
+
+def slot_of(key: bytes) -> int:
+    """The Cluster slot of a key: CRC-16 (XMODEM) of its hash tag, or of all of it."""
+    start = key.find(b"{")
+    if start >= 0:
+        end = key.find(b"}", start + 1)
+        if end > start + 1:
+            key = key[start + 1 : end]
+    return binascii.crc_hqx(key, 0) % _SLOTS  # CRC-HQX from 0 is the XMODEM variant
