@@ -105,6 +105,9 @@ class Settings(BaseSettings):
     )
     jwt_jwks_file: str = Field("", description="Key source 2 of 3: a JWKS file, read again when it changes.")
     jwt_jwks_url: str = Field("", description="Key source 3 of 3: a JWKS URL, fetched every 300 s.")
+    jwt_jwks_allow_http: bool = Field(
+        False, description="Take keys over plain http from another host, such as inside a cluster."
+    )
     claim_tenant: str = Field("tenant", min_length=1, description="Claim that names the tenant.")
     claim_roles: str = Field("roles", min_length=1, description="Claim that lists roles.")
     claim_scopes: str = Field("scope", min_length=1, description="Claim that lists scopes.")
@@ -175,12 +178,14 @@ class Settings(BaseSettings):
     @classmethod
     def settings_customise_sources(
         cls,
-        _settings_cls: type[BaseSettings],
+        settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        *_others: PydanticBaseSettingsSource,
-        **_named: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Only what `load` hands in: one explicit environment, no files."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
         return (init_settings,)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
@@ -167,8 +168,7 @@ def _identity(settings: Settings) -> Iterator[str]:
         )
     yield from _long_enough("jwt_hs256_secret", settings.jwt_hs256_secret)
     yield from _readable("jwt_jwks_file", settings.jwt_jwks_file)
-    if settings.jwt_jwks_url and not settings.jwt_jwks_url.startswith(("https://", "http://")):
-        yield "TOOLBELAY_JWT_JWKS_URL: must begin with https:// (http:// for tests)"
+    yield from _jwks_url(settings)
     allowed = SYMMETRIC if settings.jwt_hs256_secret is not None else ASYMMETRIC
     strange = sorted(set(settings.jwt_algorithms) - allowed)
     if strange:
@@ -176,6 +176,22 @@ def _identity(settings: Settings) -> Iterator[str]:
             f"TOOLBELAY_JWT_ALGORITHMS: {', '.join(strange)} cannot be used with this key source;"
             f" choose from {', '.join(sorted(allowed))}"
         )
+
+
+def _jwks_url(settings: Settings) -> Iterator[str]:
+    url = settings.jwt_jwks_url
+    if url and not url.startswith(("https://", "http://")):
+        yield "TOOLBELAY_JWT_JWKS_URL: must begin with https://"
+    elif url.startswith("http://") and not settings.jwt_jwks_allow_http and not _on_loopback(url):
+        yield (
+            "TOOLBELAY_JWT_JWKS_URL: keys over plain http can be replaced on the way; use https://,"
+            " or set TOOLBELAY_JWT_JWKS_ALLOW_HTTP=true"
+        )
+
+
+def _on_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    return Address(host, 0).loopback
 
 
 def _database(settings: Settings) -> Iterator[str]:

@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolbelay.api import errors
+from toolbelay.application.apply_bundle import ConfigRefusedError
+from toolbelay.catalog.definitions import Fault
 from toolbelay.errors import ErrorReason, ToolbelayError, invalid
 from toolbelay.v1 import error_reason_pb2
 
@@ -51,8 +53,7 @@ def test_no_field_no_violation() -> None:
 
 
 def test_many_faults_are_cut_to_what_fits() -> None:
-    error = invalid("tools", "refused")
-    error.violations = [(f"tools/crm.jsonl:{n}", "é" * 900) for n in range(1000)]  # type: ignore[attr-defined]
+    error = ConfigRefusedError([Fault(f"tools/crm.jsonl:{n}", "crm/x", "é" * 900) for n in range(1000)])
     status = errors.status_of(error)
     bad = error_details_pb2.BadRequest()
     assert status.details[1].Unpack(bad)

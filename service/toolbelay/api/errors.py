@@ -98,8 +98,8 @@ def _violations(error: ToolbelayError, message: str) -> list[error_details_pb2.B
     if error.field is not None:
         found.append(_violation(error.field, message))
     room = MAX_VIOLATIONS_BYTES
-    for where, text in getattr(error, "violations", ()):
-        item = _violation(where, text)
+    for fault in getattr(error, "faults", ()):  # a refused apply lists all of its faults
+        item = _violation(fault.where, f"{fault.subject}: {fault.message}" if fault.subject else fault.message)
         room -= item.ByteSize() + 4
         if room < 0:
             break

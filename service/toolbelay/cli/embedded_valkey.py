@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from toolbelay.cli.exits import CommandError
 
@@ -29,7 +29,7 @@ class EmbeddedValkey:
         """REDIS_URL of this server."""
         return f"unix://{self._path}"
 
-    def __enter__(self) -> EmbeddedValkey:
+    def __enter__(self) -> Self:
         """Start, and return once it answers. Raises CommandError."""
         self._path.unlink(missing_ok=True)
         arguments = [

@@ -25,7 +25,7 @@ class CommandError(click.ClickException):
     def __init__(self, *lines: str, code: int = FAILED) -> None:
         super().__init__(lines[0] if lines else "failed")
         self.lines = lines
-        self.exit_code = code
+        self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
 
     def show(self, file: Any = None) -> None:
         """Print the lines."""

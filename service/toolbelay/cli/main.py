@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from toolbelay.cli.exits import EXIT_CODES, REFUSED, UNAVAILABLE, CommandError
+from toolbelay.cli.exits import EXIT_CODES, REFUSED, UNAVAILABLE, UNCONFIRMED, CommandError
+
+if TYPE_CHECKING:
+    from toolbelay.errors import ToolbelayError
 
 # name: (module under toolbelay.cli, attribute, short help shown without importing it)
 COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
@@ -73,7 +77,7 @@ def cli() -> None:
       toolbelay serve --dev                           the service, with everything it needs
       toolbelay apply DIR                             in another terminal: your tools and policies
       toolbelay select "book a flight" --session s1   the tools of one turn
-    """
+    """  # noqa: D301 - click wants the character
 
 
 def main() -> None:
@@ -100,16 +104,42 @@ def as_command_error(error: Exception) -> CommandError:
     if isinstance(error, InvalidSettingsError):
         return CommandError(*error.faults, code=REFUSED)
     if isinstance(error, ToolbelayError):
-        return CommandError(error.message, code=REFUSED)
-    if type(error).__name__ in {"StorageUnavailableError", "StateUnavailableError"}:
-        return CommandError(f"unavailable: {error}; check that the server runs and retry", code=UNAVAILABLE)
-    if type(error).__name__ in {"MigrationError", "ListenError", "CrashLoopError"}:
-        return CommandError(str(error))
-    if isinstance(error, BrokenPipeError):
-        return CommandError("the reader of this output went away")
+        return _of_domain(error)
     if isinstance(error, OSError):
         return CommandError(f"{error.filename or 'system'}: {error.strerror or error}")
+    return _OF_KIND.get(type(error).__name__, _bug)(error)
+
+
+# By name: naming their classes would import drivers into every command.
+_OF_KIND: Final[dict[str, Callable[[Exception], CommandError]]] = {
+    "StorageUnavailableError": lambda error: CommandError(
+        f"the database is unavailable: {error}; check that it runs and TOOLBELAY_DATABASE_URL", code=UNAVAILABLE
+    ),
+    "StateUnavailableError": lambda error: CommandError(
+        f"Redis is unavailable: {error}; check that it runs and TOOLBELAY_REDIS_URL", code=UNAVAILABLE
+    ),
+    "MigrationError": lambda error: CommandError(str(error)),
+    "ListenError": lambda error: CommandError(str(error)),
+    "CrashLoopError": lambda error: CommandError(str(error)),
+}
+
+
+def _bug(error: Exception) -> CommandError:
     return CommandError(f"unexpected {type(error).__name__}; this is a bug, please report what you ran")
+
+
+def _of_domain(error: ToolbelayError) -> CommandError:
+    faults = [
+        f"{fault.where}: {fault.subject + ': ' if fault.subject else ''}{fault.message}"
+        for fault in getattr(error, "faults", ())
+    ]
+    code = {
+        "PROPAGATION_UNCONFIRMED": UNCONFIRMED,
+        "AUTHORITY_UNVERIFIABLE": UNAVAILABLE,
+        "STATE_UNAVAILABLE": UNAVAILABLE,
+        "NOT_READY": UNAVAILABLE,
+    }.get(error.reason.value, REFUSED)
+    return CommandError(*(faults or [error.message]), code=code)
 
 
 def _exists(module: str) -> bool:

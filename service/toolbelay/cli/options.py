@@ -13,9 +13,7 @@ address_option = click.option(
     "--address", metavar="HOST:PORT", help="The service; default TOOLBELAY_ADDRESS, else where it listens."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-tenant_option = click.option(
-    "--tenant", metavar="T", help='Tenant; default TOOLBELAY_DEFAULT_TENANT, else "default".'
-)
+tenant_option = click.option("--tenant", metavar="T", help='Tenant; default TOOLBELAY_DEFAULT_TENANT, else "default".')
 route_option = click.option("--route", default="", metavar="NAME", help='Route; default: the route "default".')
 
 

@@ -18,6 +18,7 @@ from toolbelay.cli.exits import REFUSED, UNAVAILABLE, UNCONFIRMED, CommandError
 from toolbelay.cli.minted import mint_token
 from toolbelay.settings import Settings
 from toolbelay.settings_check import parse_address
+from toolbelay.v1 import admin_pb2_grpc, selection_pb2_grpc
 
 TIMEOUT: Final = 30.0  # seconds of one call
 MAX_ANSWER: Final = 24 * 1024 * 1024
@@ -72,6 +73,16 @@ def service(caller: Caller) -> Iterator[tuple[grpc.Channel, tuple[tuple[str, str
             raise refusal(error, target) from None
 
 
+def selection(channel: grpc.Channel) -> Any:
+    """A stub of ToolSelectionService."""
+    return selection_pb2_grpc.ToolSelectionServiceStub(channel)  # type: ignore[no-untyped-call]
+
+
+def admin(channel: grpc.Channel) -> Any:
+    """A stub of AdminService."""
+    return admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+
+
 def call(method: Callable[..., _T], request: Any, metadata: tuple[tuple[str, str], ...]) -> _T:
     """One call under the commands' deadline."""
     return method(request, metadata=metadata, timeout=TIMEOUT)
@@ -100,7 +111,7 @@ _REMEDIES: Final = {
 
 def _reason(error: grpc.RpcError) -> str:
     try:
-        status = rpc_status.from_call(error)
+        status = rpc_status.from_call(error)  # type: ignore[arg-type]  # every RpcError of a call is one
     except ValueError:
         return ""
     info = error_details_pb2.ErrorInfo()
@@ -117,9 +128,7 @@ def _token(caller: Caller) -> str:
     if given:
         return given.strip()
     roles = caller.roles or (("toolbelay.admin",) if caller.admin else ())
-    return mint_token(
-        _minting_settings(), subject=caller.sub or "dev", tenant=caller.tenant, roles=roles, session=None
-    )
+    return mint_token(_minting_settings(), subject=caller.sub or "dev", tenant=caller.tenant, roles=roles, session=None)
 
 
 def _minting_settings() -> Settings:
@@ -134,7 +143,7 @@ def _minting_settings() -> Settings:
 
 def _loopback(listen: str) -> str:
     """An address to connect to for one that listens on all interfaces."""
-    for anywhere, loopback in (("0.0.0.0:", "127.0.0.1:"), ("[::]:", "[::1]:")):  # noqa: S104 - compared only
+    for anywhere, loopback in (("0.0.0.0:", "127.0.0.1:"), ("[::]:", "[::1]:")):
         if listen.startswith(anywhere):
             return loopback + listen.removeprefix(anywhere)
     return listen

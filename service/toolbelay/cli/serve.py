@@ -26,7 +26,7 @@ def serve(*, dev: bool, workers: int | None, listen: str | None, ext_proc: str |
       toolbelay serve --dev                 everything included, loopback only
       toolbelay serve --dev --listen 127.0.0.1:6000
       toolbelay config check && toolbelay serve --workers 4
-    """
+    """  # noqa: D301 - click wants the character
     given = {name: value for name, value in os.environ.items() if name.startswith("TOOLBELAY_")}
     options = {"LISTEN": listen, "WORKERS": workers, "EXT_PROC_LISTEN": ext_proc}
     given |= {f"TOOLBELAY_{name}": str(value) for name, value in options.items() if value is not None}

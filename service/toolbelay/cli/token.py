@@ -38,7 +38,7 @@ def mint(
     Examples:
       toolbelay token mint --sub alice --role support
       export TOOLBELAY_TOKEN=$(toolbelay token mint --sub ops --role toolbelay.admin --ttl 600)
-    """
+    """  # noqa: D301 - click wants the character
     from toolbelay.cli import dev_state
     from toolbelay.cli.console import print_json
     from toolbelay.cli.minted import mint_token, tenant_of

@@ -17,8 +17,9 @@ _BUCKETS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 REMOVED_KINDS: Final = frozenset({"unauthorized", "unavailable", "changed", "incapable", "evicted"})
 REDIS_CAUSES: Final = frozenset(
     {
-        "timeout", "connection", "readonly", "loading", "masterdown", "moved", "tryagain", "clusterdown",
-        "oom", "busy", "noauth", "noperm", "pool_exhausted", "breaker_open", "other",
+        "timeout", "connection", "readonly", "loading", "masterdown", "moved", "tryagain", "clusterdown", "oom",
+        "busy", "noauth", "noperm", "noscript", "misconf", "noreplicas", "pool_exhausted", "too_large",
+        "breaker_open", "other",
     }
 )  # fmt: skip
 STRATEGIES: Final = frozenset({"keyword", "embedding", "hybrid", "rewrite", "static", "caller", "none"})
@@ -83,6 +84,7 @@ class Metrics:
     def _define_parts(self) -> None:
         self._redis_failures = self._counter("redis_failures", "Failed uses of Redis.", "cause")
         self._breaker = self._counter("redis_breaker_changes", "State changes of the breaker.", "state")
+        self._store_events = self._counter("state_events", "Things beside a state call's result.", "event")
         self._damaged = self._counter("state_damaged", "Envelopes that could not be read.")
         self._storage_failures = self._counter("storage_failures", "Failed uses of SQL.")
         self._reloads = self._counter("reloads", "Loads of a tenant's snapshot.", "result")
@@ -177,6 +179,10 @@ class Metrics:
     def breaker_changed(self, state: str) -> None:
         """The breaker is now "closed", "open" or "half_open"."""
         self._breaker.labels(_of(frozenset({"closed", "open", "half_open"}), state)).inc()
+
+    def store_event(self, event: str, count: int = 1) -> None:
+        """Something happened beside a state call's result; `event` of sessions.observer.StoreEvent."""
+        self._store_events.labels(event).inc(count)
 
     def state_damaged(self) -> None:
         """An envelope could not be read; its session starts fresh."""

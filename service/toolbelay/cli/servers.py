@@ -1,0 +1,96 @@
+"""Database, Redis and keys as commands on them need them."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from toolbelay.application.apply_config import ApplyConfig
+from toolbelay.application.apply_tenant import ResyncGenerations
+from toolbelay.authority.claims import ClaimNames
+from toolbelay.authority.tokens import TokenConfig, TokenVerifier
+from toolbelay.sessions.connect import open_link
+from toolbelay.sessions.observer import Unobserved
+from toolbelay.sessions.store import RedisSessionStore
+from toolbelay.settings import Settings
+from toolbelay.storage.engine import Database
+from toolbelay.storage.reader import SqlCatalogReader
+from toolbelay.storage.writer import SqlConfigWriter
+
+# Commands raise generations and ping; no key that they touch depends on the secret.
+_UNUSED_SECRET = bytes(32)
+
+
+def session_store(settings: Settings) -> RedisSessionStore:
+    """The state store, for generations and pings only."""
+    link = open_link(settings.redis_url.get_secret_value(), pool_size=2, observer=Unobserved())
+    return RedisSessionStore(link, secret=_UNUSED_SECRET)
+
+
+@asynccontextmanager
+async def config_applier(settings: Settings) -> AsyncIterator[ApplyConfig]:
+    """The apply use case on the settings' database and Redis."""
+    database = Database(settings.database_url.get_secret_value(), pool_size=1)
+    store = session_store(settings)
+    try:
+        await SqlCatalogReader(database).ready(timeout=10.0)
+        yield ApplyConfig(SqlConfigWriter(database), store)
+    finally:
+        await store.close()
+        await database.close()
+
+
+async def resync_generations(settings: Settings) -> dict[str, int]:
+    """Set every tenant's generation beyond SQL's and Redis's."""
+    database = Database(settings.database_url.get_secret_value(), pool_size=1)
+    store = session_store(settings)
+    try:
+        use_case = ResyncGenerations(SqlCatalogReader(database), SqlConfigWriter(database), store)
+        return dict(await use_case.run(who=operator()))
+    finally:
+        await store.close()
+        await database.close()
+
+
+async def check_keys(settings: Settings, *, timeout: float) -> None:
+    """Read the token keys once. Raises when there are none to verify with."""
+    verifier = TokenVerifier(token_config(settings))
+    try:
+        await asyncio.wait_for(verifier.start(), timeout)
+        if not verifier.ready:
+            raise RuntimeError("no keys could be read; see TOOLBELAY_JWT_JWKS_URL")
+    finally:
+        await verifier.close()
+
+
+def token_config(settings: Settings) -> TokenConfig:
+    """The verifier's configuration."""
+    secret = settings.jwt_hs256_secret
+    return TokenConfig(
+        issuer=settings.jwt_issuer,
+        audiences=settings.jwt_audience,
+        algorithms=settings.jwt_algorithms or None,
+        hs256_secret=secret.get_secret_value().encode() if secret else None,
+        jwks_file=Path(settings.jwt_jwks_file) if settings.jwt_jwks_file else None,
+        jwks_url=settings.jwt_jwks_url or None,
+        jwks_allow_http=settings.jwt_jwks_allow_http,
+        claims=ClaimNames(
+            tenant=settings.claim_tenant,
+            roles=settings.claim_roles,
+            scopes=settings.claim_scopes,
+            session=settings.claim_session,
+        ),
+        default_tenant=settings.default_tenant or None,
+    )
+
+
+def operator() -> str:
+    """Who the audit log names for a command: the system's user."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return f"cli:uid={os.getuid()}"
