@@ -50,7 +50,7 @@ class AuthorizeToolCalls:
         Raises ToolbelayError SESSION_MISMATCH, ROUTE_NOT_FOUND, AUTHORITY_UNVERIFIABLE.
         """
         access = await self._door.enter(principal, request.route, request.session_id, deadline=deadline)
-        view = await self._ports.decisions.view(
+        view = self._ports.decisions.view(
             access.snapshot.policies, principal, access.ref.route, request.model, access.route.mode
         )
         facts = self._facts(request.names, access, view)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from toolbelay.application.rank import Indexes
 from toolbelay.authority.principal import Principal
@@ -13,17 +14,26 @@ from toolbelay.catalog.surface import Digester
 from toolbelay.sessions.port import SessionStore
 
 
+Action = Literal["advertise", "call"]
+
+
 class View(Protocol):
     """One caller's permissions in one context."""
 
-    def permits(self, tool: Tool, action: str = "advertise") -> bool:
-        """Whether policy permits the action on the tool."""
+    def permits(self, tool: Tool, action: Action = "advertise") -> bool:
+        """Whether policy permits the action on the tool; evaluates it when it is not known yet."""
+
+    async def prepare(self, tools: Sequence[Tool], action: Action = "advertise") -> None:
+        """Learn about many tools without holding the event loop."""
+
+    async def prepare_catalog(self, tools: Mapping[str, Tool], action: Action = "advertise") -> None:
+        """Learn about a snapshot's whole catalog."""
 
 
 class Decisions(Protocol):
     """Policy decisions, remembered."""
 
-    async def view(self, policies: Any, principal: Principal, route: str, model: str, mode: str) -> View:
+    def view(self, policies: Any, principal: Principal, route: str, model: str, mode: str) -> View:
         """The caller's permissions in a context."""
 
 

@@ -115,7 +115,7 @@ class SelectTools:
         offered: Sequence[Offered],
     ) -> Scene:
         route = snapshot.route(request.route) or access.route
-        view = await self._ports.decisions.view(
+        view = self._ports.decisions.view(
             snapshot.policies, principal, access.ref.route, request.target.model, route.mode
         )
         offer = sort_offer(offered, route, snapshot.by_name, view.permits)

@@ -19,8 +19,8 @@ DEFAULT_SECONDS = 1.0  # deadline of a call whose caller set none
 class TenantSessions(Protocol):
     """Ends every session of a tenant."""
 
-    async def end_tenant_sessions(self, tenant: str, who: str) -> int:
-        """Raise session epoch and generation in one transaction; returns the generation, confirmed."""
+    async def run(self, tenant: str, *, who: str) -> int:
+        """Raise session epoch and generation in one transaction; the generation, confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Sessions:
 
     async def end_tenant(self, admin: Principal) -> EndedSessions:
         """End every session of the admin's tenant. Raises PROPAGATION_UNCONFIRMED."""
-        return EndedSessions(0, await self._tenants.end_tenant_sessions(admin.tenant, admin.subject))
+        return EndedSessions(0, await self._tenants.run(admin.tenant, who=admin.subject))
 
     async def _find(
         self, principal: Principal, route: str, session_id: str, deadline: float

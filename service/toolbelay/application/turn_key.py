@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 import hashlib
 import hmac
+from collections.abc import Iterable
 
 from toolbelay.application.turn import SelectRequest
 from toolbelay.sessions.port import TurnKey

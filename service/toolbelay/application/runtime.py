@@ -1,0 +1,241 @@
+"""Wires the use cases to their adapters. The only module that knows them all."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import structlog
+from pydantic import SecretStr
+
+from toolbelay.application.apply_config import ApplyConfig
+from toolbelay.application.apply_tenant import EndTenantSessions
+from toolbelay.application.authorize import AuthorizeToolCalls
+from toolbelay.application.explain import ActionDecision, ExplainDecision
+from toolbelay.application.indexes import TenantIndexes
+from toolbelay.application.ports import Ports
+from toolbelay.application.select import SelectTools
+from toolbelay.application.sessions import Sessions
+from toolbelay.authority.claims import ClaimNames
+from toolbelay.authority.compiled import CompiledPolicies, PolicyContext
+from toolbelay.authority.eligibility import Eligibility, EligibilityView
+from toolbelay.authority.principal import Principal
+from toolbelay.authority.tokens import TokenConfig, TokenVerifier
+from toolbelay.catalog.freshness import Freshness
+from toolbelay.catalog.model import Tool
+from toolbelay.catalog.snapshot import TenantSnapshot, build_snapshot
+from toolbelay.catalog.surface import Digester
+from toolbelay.ranking.index import CatalogIndex
+from toolbelay.sessions.breaker import Phase
+from toolbelay.sessions.connect import open_link
+from toolbelay.sessions.observer import StoreEvent
+from toolbelay.sessions.store import RedisSessionStore
+from toolbelay.settings import Settings
+from toolbelay.storage.engine import Database
+from toolbelay.storage.reader import SqlCatalogReader
+from toolbelay.storage.writer import SqlConfigWriter
+from toolbelay.telemetry.metrics import Metrics
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The use cases of one worker, and what must be closed."""
+
+    verifier: TokenVerifier
+    select: SelectTools
+    authorize: AuthorizeToolCalls
+    sessions: Sessions
+    apply: ApplyConfig
+    explain: ExplainDecision
+    ports: Ports
+    issuer: str
+    _database: Database
+    _indexes: TenantIndexes
+
+    @property
+    def servicers(self) -> Mapping[str, object]:
+        """Servicer by full service name."""
+        from toolbelay.api.admin import AdminServicer
+        from toolbelay.api.methods import ADMIN_SERVICE, SELECTION_SERVICE
+        from toolbelay.api.selection import SelectionServicer
+
+        return {
+            SELECTION_SERVICE: SelectionServicer(self.select, self.authorize, self.sessions),
+            ADMIN_SERVICE: AdminServicer(self),
+        }
+
+    def ready(self) -> bool:
+        """Whether schema, catalog, policy and keys are loaded."""
+        return self.ports.freshness.ready and self.verifier.ready
+
+    async def close(self) -> None:
+        """Release connections and tasks."""
+        await self.ports.freshness.stop()
+        await self._indexes.close()
+        await self.verifier.close()
+        await self.ports.store.close()
+        await self._database.close()
+
+
+async def build(settings: Settings, metrics: Metrics) -> Runtime:
+    """Open everything and load every tenant. Raises StorageUnavailableError, JwksError, ValueError."""
+    secret = _secret(settings.state_secret)
+    verifier = TokenVerifier(token_config(settings))
+    database = Database(settings.database_url.get_secret_value(), pool_size=settings.database_pool_size)
+    store = open_store(settings, metrics)
+    eligibility = Eligibility()
+    indexes = TenantIndexes(CatalogIndex)
+    digest = Digester(_derived(secret, b"item-digests"))
+    freshness: Freshness[CompiledPolicies] = Freshness(
+        SqlCatalogReader(database),
+        store,
+        partial(_build_snapshot, digest),
+        events=_FreshnessMetrics(metrics),
+        on_snapshot=indexes.take,
+        poll_seconds=settings.authority_poll_seconds,
+        max_unverified_seconds=settings.authority_max_unverified_seconds,
+    )
+    ports = Ports(
+        freshness=freshness,
+        store=store,
+        decisions=_Decisions(eligibility),
+        indexes=indexes,
+        events=metrics,
+        digest=digest,
+        turn_secret=_derived(secret, b"turn-keys"),
+    )
+    writer = SqlConfigWriter(database)
+    runtime = Runtime(
+        verifier=verifier,
+        select=SelectTools(ports),
+        authorize=AuthorizeToolCalls(ports),
+        sessions=Sessions(ports, EndTenantSessions(writer, store)),
+        apply=ApplyConfig(writer, store),
+        explain=ExplainDecision(ports, explain, writer),
+        ports=ports,
+        issuer=settings.jwt_issuer,
+        _database=database,
+        _indexes=indexes,
+    )
+    try:
+        await verifier.start()
+        await freshness.start()
+    except BaseException:
+        await runtime.close()
+        raise
+    metrics.watch_cache("tokens", verifier.cache)
+    metrics.watch_cache("eligibility", eligibility)
+    return runtime
+
+
+def open_store(settings: Settings, metrics: Metrics) -> RedisSessionStore:
+    """The session store of the settings; connects on first use."""
+    observer = _StoreMetrics(metrics)
+    previous = settings.state_secret_previous
+    return RedisSessionStore(
+        open_link(settings.redis_url.get_secret_value(), pool_size=settings.redis_pool_size, observer=observer),
+        secret=_secret(settings.state_secret),
+        previous=_secret(previous) if previous is not None else None,
+        sessions_per_principal=settings.sessions_per_principal,
+        observer=observer,
+    )
+
+
+def token_config(settings: Settings) -> TokenConfig:
+    """What tokens must be, by the settings."""
+    hs256 = settings.jwt_hs256_secret
+    return TokenConfig(
+        issuer=settings.jwt_issuer,
+        audiences=settings.jwt_audience,
+        algorithms=settings.jwt_algorithms or None,
+        hs256_secret=_secret(hs256) if hs256 is not None else None,
+        jwks_file=Path(settings.jwt_jwks_file) if settings.jwt_jwks_file else None,
+        jwks_url=settings.jwt_jwks_url or None,
+        claims=ClaimNames(
+            tenant=settings.claim_tenant,
+            roles=settings.claim_roles,
+            scopes=settings.claim_scopes,
+            session=settings.claim_session,
+        ),
+        default_tenant=settings.default_tenant or None,
+    )
+
+
+def explain(
+    policies: CompiledPolicies,
+    principal: Principal,
+    action: Any,
+    tool: Tool,
+    route: str,
+    model: str,
+    mode: str,
+) -> ActionDecision:
+    """Decide one action and tell which policies decided."""
+    decision = policies.decide(principal, action, tool, PolicyContext(route, model, mode))
+    return ActionDecision(decision.allowed, decision.policies, decision.errors)
+
+
+def _build_snapshot(
+    digest: Digester, rows: Any, previous: TenantSnapshot[CompiledPolicies] | None
+) -> TenantSnapshot[CompiledPolicies]:
+    return build_snapshot(rows, previous, CompiledPolicies.compile, digest)
+
+
+def _secret(value: SecretStr | None) -> bytes:
+    if value is None:
+        raise ValueError("STATE_SECRET is missing")
+    return value.get_secret_value().encode()
+
+
+def _derived(secret: bytes, purpose: bytes) -> bytes:
+    """A key of its own for one purpose."""
+    return hmac.digest(secret, b"toolbelay/" + purpose, "sha256")
+
+
+class _Decisions:
+    """Eligibility behind the use cases' port."""
+
+    def __init__(self, eligibility: Eligibility) -> None:
+        self._eligibility = eligibility
+
+    def view(
+        self, policies: CompiledPolicies, principal: Principal, route: str, model: str, mode: str
+    ) -> EligibilityView:
+        return self._eligibility.view(policies, principal, route, model, mode)
+
+
+class _FreshnessMetrics:
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def reloaded(self, tenant: str, generation: int, seconds: float) -> None:
+        self._metrics.reloaded(ok=True, seconds=seconds)
+        log.info("snapshot_loaded", tenant=tenant, generation=generation, seconds=round(seconds, 4))
+
+    def unverifiable(self, cause: str) -> None:
+        self._metrics.storage_failure()
+        log.warning("authority_unverifiable", cause=cause)
+
+    def poll_failed(self) -> None:
+        self._metrics.storage_failure()
+
+
+class _StoreMetrics:
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def failed(self, cause: str) -> None:
+        self._metrics.redis_failure(cause)
+
+    def happened(self, event: StoreEvent, count: int = 1) -> None:
+        log.info("session_store", happened=event.value, count=count)
+
+    def breaker_changed(self, phase: Phase) -> None:
+        self._metrics.breaker_changed(phase.value)
+        log.warning("redis_breaker", phase=phase.value)
