@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Required, TypedDict
 
 from redis.exceptions import ResponseError
 
@@ -24,6 +24,16 @@ PROBE_TTL_SECONDS: Final = 10
 MAX_GENERATION: Final = 2**53 - 1  # above it Lua's numbers would lose a step
 _MAX_SPENT: Final = 0xFFFF
 _NO_KEY: Final = TurnKey(b"", b"")
+
+
+class _AboutTurn(TypedDict, total=False):
+    """The fields of `Opened` that only a turn's *open* knows."""
+
+    turn: Required[int]
+    replayed: bool
+    spent: int
+    key_reused: bool
+    idle_ms: int
 
 
 class RedisSessionStore:
@@ -78,7 +88,8 @@ class RedisSessionStore:
             if older.value[1] is not None:
                 reply = replace(older, fresh=reply.fresh or older.fresh)
         token, raw, now, ttl = reply.value
-        return self._opened(reply, token, raw, absent_turn=0, expires_ms=now + max(ttl, 0))
+        opened = self._opened(reply, token, raw, expires_ms=now + max(ttl, 0))
+        return opened if opened.found is Found.PRESENT else replace(opened, turn=0)
 
     async def save(
         self,
@@ -164,17 +175,14 @@ class RedisSessionStore:
             again = await self._run(call, deadline.left())
             reply = replace(again, fresh=reply.fresh or again.fresh)
         token, raw, turn, replayed, spent, reused, idle_ms, now = reply.value
-        opened = self._opened(reply, token, raw, absent_turn=1, expires_ms=now + ttl_ms)
-        if opened.found is not Found.PRESENT:
-            return opened
-        return replace(
-            opened,
-            turn=turn,
-            replayed=bool(replayed),
-            spent=spent,
-            key_reused=bool(reused),
-            idle_ms=max(idle_ms, 0),
-        )
+        about_turn: _AboutTurn = {
+            "turn": turn,
+            "replayed": bool(replayed),
+            "spent": spent,
+            "key_reused": bool(reused),
+            "idle_ms": max(idle_ms, 0),
+        }
+        return self._opened(reply, token, raw, expires_ms=now + ttl_ms, about_turn=about_turn)
 
     async def _peek(self, ref: SessionRef, keys: KeyMaker, epoch: int, deadline: _Deadline) -> Reply:
         at = keys.session(ref)
@@ -196,29 +204,31 @@ class RedisSessionStore:
         await self._run(Call(lua.FORGET, (old.session, old.index), (old.member,)), deadline.left())
         return True
 
-    def _opened(self, reply: Reply, token: bytes, raw: bytes | None, *, absent_turn: int, expires_ms: int) -> Opened:
-        """What a script found. `turn` is the last turn's when present."""
+    def _opened(
+        self, reply: Reply, token: bytes, raw: bytes | None, *, expires_ms: int, about_turn: _AboutTurn | None = None
+    ) -> Opened:
+        """What a script found; without `about_turn` the turn is the last one's."""
         generation = self._generation(reply)
+        damaged = token.startswith(b"D")
         if raw is not None:
             try:
                 found = envelope.decode(raw)
             except envelope.DamagedEnvelopeError:
-                pass
+                damaged = True
             else:
                 return Opened(
                     found=Found.PRESENT,
                     state=found.state,
                     token=token,
                     revision=found.revision,
-                    turn=found.turn,
                     created_ms=found.created_ms,
                     last_seen_ms=found.last_seen_ms,
                     expires_ms=expires_ms,
                     epoch=found.epoch,
                     generation=generation,
                     fresh_connection=reply.fresh,
+                    **(about_turn or {"turn": found.turn}),
                 )
-        damaged = raw is not None or token.startswith(b"D")
         if damaged:
             self._observer.happened(StoreEvent.DAMAGED)
         return Opened(
@@ -226,7 +236,7 @@ class RedisSessionStore:
             state=EMPTY_STATE,
             token=token,
             revision=0,
-            turn=absent_turn,
+            turn=1,
             generation=generation,
             fresh_connection=reply.fresh,
         )
