@@ -44,7 +44,7 @@ class EmbeddedValkey:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509 - before any thread of ours
+                preexec_fn=end_with_parent,  # noqa: PLW1509 - before any thread of ours
             )
         self._wait()
         return self
@@ -95,6 +95,6 @@ def _binary() -> Path:
     return Path(get_binary_path())
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Linux: SIGTERM to the child when its parent ends, however it ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

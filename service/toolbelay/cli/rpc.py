@@ -75,12 +75,14 @@ def service(caller: Caller) -> Iterator[tuple[grpc.Channel, tuple[tuple[str, str
 
 def selection(channel: grpc.Channel) -> Any:
     """A stub of ToolSelectionService."""
-    return selection_pb2_grpc.ToolSelectionServiceStub(channel)  # type: ignore[no-untyped-call]
+    stub: Any = selection_pb2_grpc.ToolSelectionServiceStub
+    return stub(channel)
 
 
 def admin(channel: grpc.Channel) -> Any:
     """A stub of AdminService."""
-    return admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+    stub: Any = admin_pb2_grpc.AdminServiceStub
+    return stub(channel)
 
 
 def call(method: Callable[..., _T], request: Any, metadata: tuple[tuple[str, str], ...]) -> _T:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 
 import click
 
@@ -59,6 +60,7 @@ def _serve_dev(given: dict[str, str]) -> None:
             path = dev_state.socket_path(state)
             valkey = stack.enter_context(EmbeddedValkey(path, state.folder / "valkey.log"))
             environment["TOOLBELAY_REDIS_URL"] = valkey.url
+        environment["TOOLBELAY_LISTEN"] = _with_port(load(environment).listen)
         settings = load(environment)
         require_serving(settings)
         _require_loopback(settings)
@@ -66,6 +68,18 @@ def _serve_dev(given: dict[str, str]) -> None:
         dev_state.publish(state, environment)
         _say_how_to_go_on(settings)
         _serve(settings)
+
+
+def _with_port(listen: str) -> str:
+    """Port 0 as a free port, so that client commands can be told which."""
+    import socket
+
+    address = parse_address(listen)
+    if address.path or address.port:
+        return listen
+    with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET) as probe:
+        probe.bind((address.host, 0))
+        return replace(address, port=probe.getsockname()[1]).target
 
 
 def _require_loopback(settings: Settings) -> None:

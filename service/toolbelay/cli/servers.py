@@ -7,12 +7,9 @@ import getpass
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from toolbelay.application.apply_config import ApplyConfig
 from toolbelay.application.apply_tenant import ResyncGenerations
-from toolbelay.authority.claims import ClaimNames
-from toolbelay.authority.tokens import TokenConfig, TokenVerifier
 from toolbelay.sessions.connect import open_link
 from toolbelay.sessions.observer import Unobserved
 from toolbelay.sessions.store import RedisSessionStore
@@ -58,6 +55,9 @@ async def resync_generations(settings: Settings) -> dict[str, int]:
 
 async def check_keys(settings: Settings, *, timeout: float) -> None:
     """Read the token keys once. Raises when there are none to verify with."""
+    from toolbelay.application.runtime import token_config
+    from toolbelay.authority.tokens import TokenVerifier
+
     verifier = TokenVerifier(token_config(settings))
     try:
         await asyncio.wait_for(verifier.start(), timeout)
@@ -65,27 +65,6 @@ async def check_keys(settings: Settings, *, timeout: float) -> None:
             raise RuntimeError("no keys could be read; see TOOLBELAY_JWT_JWKS_URL")
     finally:
         await verifier.close()
-
-
-def token_config(settings: Settings) -> TokenConfig:
-    """The verifier's configuration."""
-    secret = settings.jwt_hs256_secret
-    return TokenConfig(
-        issuer=settings.jwt_issuer,
-        audiences=settings.jwt_audience,
-        algorithms=settings.jwt_algorithms or None,
-        hs256_secret=secret.get_secret_value().encode() if secret else None,
-        jwks_file=Path(settings.jwt_jwks_file) if settings.jwt_jwks_file else None,
-        jwks_url=settings.jwt_jwks_url or None,
-        jwks_allow_http=settings.jwt_jwks_allow_http,
-        claims=ClaimNames(
-            tenant=settings.claim_tenant,
-            roles=settings.claim_roles,
-            scopes=settings.claim_scopes,
-            session=settings.claim_session,
-        ),
-        default_tenant=settings.default_tenant or None,
-    )
 
 
 def operator() -> str:
