@@ -209,9 +209,7 @@ class Client:
             offered_tools=[pb.OfferedTool(definition=d) for d in offered],
             **fields,
         )
-        answer: pb.SelectToolsResponse = self.selection.SelectTools(
-            request, metadata=self._metadata, timeout=timeout
-        )
+        answer: pb.SelectToolsResponse = self.selection.SelectTools(request, metadata=self._metadata, timeout=timeout)
         return answer
 
     def authorize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Protocol
 
 from toolbelay.api import bounds
@@ -29,6 +29,9 @@ _KINDS = {
     pb.ApplyChunk.KIND_TOOLS: ConfigKind.TOOL,
     pb.ApplyChunk.KIND_POLICY: ConfigKind.POLICY,
     pb.ApplyChunk.KIND_ROUTES: ConfigKind.ROUTE,
+}
+_ACTIONS: Mapping[str, Any] = {
+    name.removeprefix("ACTION_").lower(): number for name, number in pb.ConfigChange.Action.items()
 }
 
 
@@ -72,7 +75,7 @@ class AdminServicer:
                 pb.ConfigChange(
                     kind=change.kind,
                     name=change.name,
-                    action=pb.ConfigChange.Action.Value(f"ACTION_{change.action.upper()}"),
+                    action=_ACTIONS[change.action],
                 )
                 for change in result.changes[:MAX_CHANGES]
             ],

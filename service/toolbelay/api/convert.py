@@ -141,7 +141,7 @@ def select_response(
         ),
         receipt=pb.Receipt(
             outcome=_OUTCOMES[answer.outcome.value],
-            reason=_REASONS[answer.reason.value] if answer.reason is not None else 0,
+            reason=_REASONS[answer.reason.value] if answer.reason is not None else None,
             retained=counts.retained,
             added=counts.added,
             pinned=counts.pinned,
@@ -154,9 +154,7 @@ def select_response(
             revision=answer.revision,
             generation=answer.generation,
             strategy=answer.strategy,
-            estimate=pb.TokenEstimate(
-                advertised=answer.advertised_tokens, whole_catalog=answer.whole_catalog_tokens
-            ),
+            estimate=pb.TokenEstimate(advertised=answer.advertised_tokens, whole_catalog=answer.whole_catalog_tokens),
             replayed=answer.replayed,
             hidden=counts.hidden,
             caller_owned=answer.caller_owned,

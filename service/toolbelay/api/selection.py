@@ -5,7 +5,14 @@ from __future__ import annotations
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from toolbelay.api.context import CallContext
-from toolbelay.api.convert import DENIALS, VERDICTS, authorize_request, required_session, select_request, select_response
+from toolbelay.api.convert import (
+    DENIALS,
+    VERDICTS,
+    authorize_request,
+    required_session,
+    select_request,
+    select_response,
+)
 from toolbelay.application.authorize import AuthorizeToolCalls
 from toolbelay.application.select import SelectTools
 from toolbelay.application.sessions import Sessions

@@ -92,15 +92,13 @@ class Door:
         ref = session_ref(principal, route_name, session_id)
         route = held.route(route_name)
         limit = _limit(deadline, began, route)
-        stateless = Reason.NO_SESSION if route is None else _stateless(route, session_id, carries_tools)
+        stateless = Reason.NO_SESSION if route is None else _stateless(route, session_id, carries_tools=carries_tools)
         opened, read, failed = await self._first_trip(ref, held, route, stateless, limit, turn_key)
-        snapshot = await freshness.current(
-            principal.tenant, read, deadline=limit, min_generation=min_generation
-        )
+        snapshot = await freshness.current(principal.tenant, read, deadline=limit, min_generation=min_generation)
         if snapshot is not held:
             route = snapshot.route(route_name)
             if route is not None:
-                stateless = _stateless(route, session_id, carries_tools)
+                stateless = _stateless(route, session_id, carries_tools=carries_tools)
         if route is None:
             raise route_not_found()
         if failed:
@@ -111,7 +109,7 @@ class Door:
             stateless = Reason.STATE_UNAVAILABLE if failed else None
         return Access(snapshot, route, ref, None if stateless else opened, stateless, limit)
 
-    async def _first_trip(
+    async def _first_trip(  # noqa: PLR0917 - private, one caller
         self,
         ref: SessionRef,
         held: TenantSnapshot[Any],
@@ -144,9 +142,7 @@ class Door:
         timeout = redis_timeout(limit)
         try:
             if self.takes_turn:
-                opened = await store.open(
-                    ref, epoch=epoch, ttl_seconds=ttl, timeout=timeout, turn_key=turn_key
-                )
+                opened = await store.open(ref, epoch=epoch, ttl_seconds=ttl, timeout=timeout, turn_key=turn_key)
             else:
                 opened = await store.touch(ref, epoch=epoch, ttl_seconds=ttl, timeout=timeout)
         except StateUnavailableError:
@@ -154,7 +150,7 @@ class Door:
         return opened, False
 
 
-def _stateless(route: Route, session_id: str, carries_tools: bool) -> Reason | None:
+def _stateless(route: Route, session_id: str, *, carries_tools: bool) -> Reason | None:
     if not carries_tools:
         return Reason.TARGET_WITHOUT_TOOLS
     if not session_id:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from toolbelay.application.access import Access, Door, redis_timeout
 from toolbelay.application.ports import Ports, View
-from toolbelay.application.select import CONFLICT_MARGIN
+from toolbelay.application.settling import CONFLICT_MARGIN
 from toolbelay.authority.principal import Principal
 from toolbelay.planner.calls import CallDecision, CallFact, Verdict, decide_call, pin_calls
 from toolbelay.planner.model import SessionState, StoredTool
@@ -42,9 +42,7 @@ class AuthorizeToolCalls:
         self._ports = ports
         self._door = Door(ports, takes_turn=False)
 
-    async def __call__(
-        self, principal: Principal, request: AuthorizeRequest, *, deadline: float
-    ) -> AuthorizeAnswer:
+    async def __call__(self, principal: Principal, request: AuthorizeRequest, *, deadline: float) -> AuthorizeAnswer:
         """Decide, and pin what is allowed.
 
         Raises ToolbelayError SESSION_MISMATCH, ROUTE_NOT_FOUND, AUTHORITY_UNVERIFIABLE.
@@ -56,9 +54,7 @@ class AuthorizeToolCalls:
         facts = self._facts(request.names, access, view)
         decisions, checked = await self._decide(request, access, facts)
         for decision in decisions:
-            self._ports.events.tool_call(
-                decision.verdict.value, decision.denial.value if decision.denial else ""
-            )
+            self._ports.events.tool_call(decision.verdict.value, decision.denial.value if decision.denial else "")
         return AuthorizeAnswer(decisions, access.snapshot.generation, checked)
 
     def _facts(self, names: Sequence[str], access: Access, view: View) -> dict[str, CallFact]:
@@ -66,9 +62,7 @@ class AuthorizeToolCalls:
         for name in names:
             tool = access.snapshot.by_name.get(name)
             if tool is not None and name not in facts:
-                facts[name] = CallFact(
-                    tool.tool_id, tool.fingerprint, view.permits(tool), view.permits(tool, "call")
-                )
+                facts[name] = CallFact(tool.tool_id, tool.fingerprint, view.permits(tool), view.permits(tool, "call"))
         return facts
 
     async def _decide(
@@ -147,6 +141,5 @@ def _decisions(
     request: AuthorizeRequest, facts: dict[str, CallFact], stored: dict[str, StoredTool] | None
 ) -> tuple[CallDecision, ...]:
     return tuple(
-        decide_call(name, caller_tools=request.caller_tools, facts=facts, stored_names=stored)
-        for name in request.names
+        decide_call(name, caller_tools=request.caller_tools, facts=facts, stored_names=stored) for name in request.names
     )

@@ -57,7 +57,7 @@ class Explainer(Protocol):
     """Decides and tells why."""
 
     def __call__(
-        self, policies: Any, principal: Principal, action: str, tool: Tool, route: str, model: str, mode: str
+        self, policies: Any, principal: Principal, action: Any, tool: Tool, *, route: str, model: str, mode: str
     ) -> ActionDecision:
         """One decision."""
 
@@ -117,9 +117,9 @@ class ExplainDecision:
                 principal,
                 action,
                 tool,
-                request.route or DEFAULT_ROUTE,
-                request.model,
-                route.mode,
+                route=request.route or DEFAULT_ROUTE,
+                model=request.model,
+                mode=route.mode,
             )
             for action in ("advertise", "call")
         )

@@ -13,7 +13,6 @@ from toolbelay.catalog.model import Tool
 from toolbelay.catalog.surface import Digester
 from toolbelay.sessions.port import SessionStore
 
-
 Action = Literal["advertise", "call"]
 
 

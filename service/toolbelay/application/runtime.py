@@ -172,6 +172,7 @@ def explain(
     principal: Principal,
     action: Any,
     tool: Tool,
+    *,
     route: str,
     model: str,
     mode: str,

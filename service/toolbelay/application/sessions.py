@@ -55,15 +55,11 @@ class Sessions:
         except StateUnavailableError:
             raise state_unavailable() from None
 
-    async def end_principal(
-        self, admin: Principal, issuer: str, subject: str, *, deadline: float
-    ) -> EndedSessions:
+    async def end_principal(self, admin: Principal, issuer: str, subject: str, *, deadline: float) -> EndedSessions:
         """End every session of a principal of the admin's tenant. Raises STATE_UNAVAILABLE."""
         limit = _limit(deadline)
         try:
-            ended = await self._ports.store.end_principal(
-                admin.tenant, issuer, subject, timeout=redis_timeout(limit)
-            )
+            ended = await self._ports.store.end_principal(admin.tenant, issuer, subject, timeout=redis_timeout(limit))
         except StateUnavailableError:
             raise state_unavailable() from None
         snapshot = await self._ports.freshness.first(admin.tenant, deadline=limit)

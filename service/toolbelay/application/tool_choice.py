@@ -22,9 +22,7 @@ def answer_choice(choice: ToolChoice, items: Sequence[SelectedItem]) -> tuple[To
     return ToolChoice(ChoiceMode.ALLOWED, names, choice.required), False
 
 
-def narrowed(
-    choice: ToolChoice, items: Sequence[SelectedItem], relevant: frozenset[str]
-) -> ToolChoice | None:
+def narrowed(choice: ToolChoice, items: Sequence[SelectedItem], relevant: frozenset[str]) -> ToolChoice | None:
     """ALLOWED over the part of the list that this turn needs; `None` where narrowing does not apply.
 
     `relevant`: tool ids that the turn's ranking, or the route, wants callable.
@@ -33,11 +31,7 @@ def narrowed(
         return None
     if any(not item.name for item in items if item.origin == CALLER_OWNED):
         return None
-    names = tuple(
-        item.name
-        for item in items
-        if item.origin == CALLER_OWNED or item.pinned or item.tool_id in relevant
-    )
+    names = tuple(item.name for item in items if item.origin == CALLER_OWNED or item.pinned or item.tool_id in relevant)
     if not names:
         return None
     return ToolChoice(ChoiceMode.ALLOWED, names, choice.mode is ChoiceMode.REQUIRED)

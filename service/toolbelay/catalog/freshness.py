@@ -8,10 +8,10 @@ every second and repairs Redis (F2). What cannot be established closes the tenan
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
 import contextlib
-from dataclasses import dataclass
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import structlog
@@ -234,7 +234,7 @@ class Freshness(Generic[P]):
             snapshot = await asyncio.to_thread(self._build, rows, base)
         except SnapshotError as error:
             state.failure = str(error)
-            log.error("snapshot_refused", tenant=tenant, generation=rows.generation, cause=str(error))
+            log.error("snapshot_refused", tenant=tenant, generation=rows.generation, cause=str(error))  # noqa: TRY400 - the cause says it, no trace is needed
             return
         state.failure = None
         state.snapshot = snapshot

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-import json
 from typing import Generic, TypeVar
 
 from toolbelay.catalog.model import Tool

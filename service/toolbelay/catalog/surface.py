@@ -63,9 +63,7 @@ class Surface:
         held = list(tools)
         return cls(digest, {f: _size(held, f) for f in WireFormat}, {f: {} for f in WireFormat})
 
-    def without(
-        self, touched: Iterable[str], before: Mapping[str, Tool], after: Mapping[str, Tool]
-    ) -> Surface:
+    def without(self, touched: Iterable[str], before: Mapping[str, Tool], after: Mapping[str, Tool]) -> Surface:
         """The surface after `touched` ids changed, were added or removed."""
         ids = set(touched)
         gone = [before[t] for t in ids if t in before]

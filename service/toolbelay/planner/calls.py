@@ -46,7 +46,7 @@ class CallDecision:
     tool_id: str = ""
 
 
-def decide_call(
+def decide_call(  # noqa: PLR0911 - one return per verdict, in the order of the rules
     name: str,
     *,
     caller_tools: Collection[str],
@@ -103,8 +103,7 @@ def pin_calls(
     )
     tools = tuple(
         replace(t, pinned=True, called_turn=at[0], called_place=at[1])
-        if (at := pins.recency.get(t.tool_id)) is not None
-        and (not t.pinned or at != (t.called_turn, t.called_place))
+        if (at := pins.recency.get(t.tool_id)) is not None and (not t.pinned or at != (t.called_turn, t.called_place))
         else t
         for t in state.tools
     )

@@ -22,9 +22,7 @@ class Draft:
         self._hidden = prior.hidden
         self._prior_ids = frozenset(t.tool_id for t in turn.state.tools)
         self.ranked_turns = turn.state.ranked_turns + self._counts_as_ranked()
-        self.tools = [
-            self._pinned(t) for t in (*prior.kept, *prior.changed) if t.tool_id not in pins.released
-        ]
+        self.tools = [self._pinned(t) for t in (*prior.kept, *prior.changed) if t.tool_id not in pins.released]
         self._ids = {t.tool_id for t in self.tools}
         self.origins = dict.fromkeys((t.tool_id for t in prior.kept), Origin.RETAINED)
         self.origins.update((t.tool_id, Origin.ADDED_CHANGED) for t in prior.changed)
@@ -36,9 +34,7 @@ class Draft:
         missing = {
             Origin.REQUIRED: [t for t in self._required if t not in self._ids],
             Origin.CORE: [t for t in self._core if t not in self._ids],
-            Origin.ADDED_CALLED: [
-                t for t in self._recency if t not in self._ids and t not in self._required
-            ],
+            Origin.ADDED_CALLED: [t for t in self._recency if t not in self._ids and t not in self._required],
         }
         excess = len(self.tools) + sum(map(len, missing.values())) - self._bounds.max_tools
         if excess > 0:

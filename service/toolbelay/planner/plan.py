@@ -95,9 +95,7 @@ def _pins(turn: TurnInput, prior: Revalidated, required: tuple[str, ...]) -> Pin
     )
 
 
-def _finish(
-    turn: TurnInput, prior: Revalidated, draft: Draft, *, seeded: bool, reseats: bool, spent: int
-) -> Plan:
+def _finish(turn: TurnInput, prior: Revalidated, draft: Draft, *, seeded: bool, reseats: bool, spent: int) -> Plan:
     shown = draft.shown()
     fill = () if seeded else draft.fill(turn.bounds.capacity - len(shown))
     scores = {s.tool_id: s.score for s in turn.ranking or ()}

@@ -13,9 +13,7 @@ def newest_first(tools: Sequence[StoredTool]) -> list[StoredTool]:
     return [t for _, t in sorted(enumerate(tools), key=lambda at: (-at[1].first_seen_turn, -at[0]))]
 
 
-def eviction_order(
-    tools: Sequence[StoredTool], *, hidden: Collection[str], protected: Collection[str]
-) -> list[str]:
+def eviction_order(tools: Sequence[StoredTool], *, hidden: Collection[str], protected: Collection[str]) -> list[str]:
     """Ids that may leave the state, first to leave first: hidden ones, then the newest."""
     leaving = [t.tool_id for t in newest_first(tools) if t.tool_id not in protected]
     return sorted(leaving, key=lambda tool_id: tool_id not in hidden)

@@ -1,0 +1,150 @@
+"""One planning of a turn, on one reading of its session: rank, plan, write out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolbelay.application.answer import owned_items, planned_items
+from toolbelay.application.called import Called, resolve_called
+from toolbelay.application.ports import Ports
+from toolbelay.application.rank import TurnRanking, rank_turn
+from toolbelay.application.scene import Scene
+from toolbelay.application.turn import ChoiceMode, SelectedItem, SelectRequest, ToolChoice
+from toolbelay.errors import ErrorReason, ToolbelayError
+from toolbelay.planner.model import EMPTY_STATE, Plan, SessionState, TurnInput
+from toolbelay.planner.plan import plan_turn
+from toolbelay.sessions.port import Opened
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, and the answer that it makes."""
+
+    plan: Plan
+    scene: Scene
+    ranking: TurnRanking
+    items: tuple[SelectedItem, ...]
+    called_ignored: int
+
+    @property
+    def digests(self) -> tuple[bytes, ...]:
+        """Of the items, in order."""
+        return tuple(item.digest for item in self.items)
+
+
+async def plan_once(
+    ports: Ports,
+    request: SelectRequest,
+    scene: Scene,
+    opened: Opened | None,
+    *,
+    deadline: float,
+    ranking: TurnRanking | None = None,
+) -> Planned:
+    """Plan a turn. `opened` `None`: without state. `ranking`: of an earlier try of the same call.
+
+    Raises ToolbelayError REQUIRED_TOOL_UNAVAILABLE or REQUIRED_TOOLS_EXCEED_CAPACITY.
+    """
+    state = opened.state if opened is not None else EMPTY_STATE
+    stored = tuple(t.tool_id for t in state.tools)
+    called = resolve_called(request.called_tools, scene, frozenset(stored))
+    named = _named(request.choice, scene)
+    if ranking is None:
+        ranking = await _rank(ports, request, scene, state, called, deadline)
+    turn = _turn_input(scene, opened, state, called, named, ranking)
+    plan = plan_turn(turn)
+    items = (*owned_items(scene, ports.digest), *planned_items(plan, scene, ports.digest))
+    return Planned(plan, scene, ranking, items, called.ignored)
+
+
+async def _rank(
+    ports: Ports, request: SelectRequest, scene: Scene, state: SessionState, called: Called, deadline: float
+) -> TurnRanking:
+    pins = sorted((t for t in state.tools if t.pinned), key=lambda t: (t.called_turn, t.called_place))
+    recent = dict.fromkeys((*(t.tool_id for t in pins), *called.tool_ids))
+    route = scene.route
+    present = len(state.tools) + len(route.core_tools) + len(route.required_tools) + len(called.tool_ids) + 1
+    return await rank_turn(
+        request,
+        scene,
+        ports.indexes,
+        stored=tuple(t.tool_id for t in state.tools),
+        called=tuple(recent),
+        present=present,
+        deadline=deadline,
+    )
+
+
+def _turn_input(
+    scene: Scene,
+    opened: Opened | None,
+    state: SessionState,
+    called: Called,
+    named: str | None,
+    ranking: TurnRanking,
+) -> TurnInput:
+    route, bounds = scene.route, scene.bounds()
+    matches = ranking.matches
+    fill = () if state.seeded or matches else _on_no_match(scene, bounds.seed_tools, state, called)
+    return TurnInput(
+        state=state,
+        facts=scene.facts(
+            state.tools,
+            called.tool_ids,
+            route.required_tools,
+            route.core_tools,
+            () if named is None else (named,),
+            (s.tool_id for s in matches or ()),
+            fill,
+        ),
+        turn=opened.turn if opened is not None else 1,
+        bounds=bounds,
+        ranking=matches,
+        grows=ranking.grows,
+        called=called.tool_ids,
+        required=route.required_tools,
+        named=named,
+        core=route.core_tools,
+        fill=fill,
+        spent=opened.spent if opened is not None else 0,
+        replayed=opened is not None and opened.replayed,
+        cold=opened is not None and _cold(scene, opened),
+    )
+
+
+def _cold(scene: Scene, opened: Opened) -> bool:
+    """Whether the provider's prompt cache is cold and the route wants to use that. A replay never reseats."""
+    sticky = scene.route.sticky
+    return (
+        sticky.reseat_when_cold
+        and not opened.replayed
+        and opened.idle_ms is not None
+        and opened.idle_ms > sticky.prompt_cache_ttl_seconds * 1000
+    )
+
+
+def _named(choice: ToolChoice, scene: Scene) -> str | None:
+    """The catalog tool that the choice names; a caller-owned one needs nothing. Raises rule 3's error."""
+    if choice.mode is not ChoiceMode.NAMED or choice.names[0] in scene.offer.owned_names:
+        return None
+    tool = scene.by_name(choice.names[0])
+    if tool is None:
+        raise ToolbelayError(
+            ErrorReason.REQUIRED_TOOL_UNAVAILABLE, "the named tool is not available to this caller and target"
+        )
+    return tool.tool_id
+
+
+def _on_no_match(scene: Scene, most: int, state: SessionState, called: Called) -> tuple[str, ...]:
+    """The route's on_no_match set, beside what is there anyway. `core` is rule 3's business."""
+    route = scene.route
+    if route.on_no_match != "all":
+        return ()
+    there = {*(t.tool_id for t in state.tools), *called.tool_ids, *route.core_tools, *route.required_tools}
+    found: list[str] = []
+    for tool_id in scene.eligible_ids():
+        if len(found) >= most:
+            break
+        if tool_id not in there:
+            found.append(tool_id)
+    return tuple(found)
