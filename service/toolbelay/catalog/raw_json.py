@@ -48,6 +48,11 @@ class Member:
     key_start: int
     span: Span
 
+    def moved(self, by: int) -> Member:
+        """The same member in a text that begins `by` bytes earlier."""
+        span = Span(self.span.start + by, self.span.end + by, self.span.value)
+        return Member(self.key, self.key_start + by, span)
+
 
 class JsonTextError(ValueError):
     """The text is refused. `path` names the value (`properties.a[2]`, empty for the text as a whole)."""
@@ -56,6 +61,10 @@ class JsonTextError(ValueError):
         super().__init__(f"{path}: {message}" if path else message)
         self.path = path
         self.message = message
+
+
+class NotJsonError(JsonTextError):
+    """No JSON by anyone's reading: a syntax fault, text that is not UTF-8, or another kind of value."""
 
 
 class _RefusedError(Exception):
@@ -94,9 +103,17 @@ def members(
 
 
 def list_members(
-    text: bytes, *, max_depth: int = MAX_DEPTH, max_bytes: int = MAX_BYTES, unique_keys: bool = True
+    text: bytes,
+    *,
+    max_depth: int = MAX_DEPTH,
+    max_bytes: int = MAX_BYTES,
+    unique_keys: bool = True,
+    any_text: bool = False,
 ) -> list[Member]:
-    """Like `members`, in order and with the keys' places; keys that occur twice at the top are all listed."""
+    """Like `members`, in order and with the keys' places; keys that occur twice at the top are all listed.
+
+    With `any_text`, strings may hold NUL and lone surrogates (a conversation is not ours to judge).
+    """
     reader = _Reader(text, max_depth=max_depth, max_bytes=max_bytes, unique_keys=unique_keys)
     at = reader.opening("{", "an object")
     found: list[tuple[str, int, int, int, JsonValue]] = []
@@ -108,7 +125,8 @@ def list_members(
         found.append((key, at, start, end, value))
         at = reader.skip(end)
     reader.finish(at + 1)
-    reader.check_text([(_step("", key), value) for key, _, _, _, value in found], keys=[key for key, *_ in found])
+    if not any_text:
+        reader.check_text([(_step("", key), value) for key, _, _, _, value in found], keys=[key for key, *_ in found])
     places = reader.byte_offsets([place for _, *three, _ in found for place in three])
     return [Member(key, next(places), Span(next(places), next(places), value)) for key, _, _, _, value in found]
 
@@ -149,7 +167,7 @@ class _Reader:
         try:
             self._text = text.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise JsonTextError("", f"not UTF-8 at byte {error.start}") from None
+            raise NotJsonError("", f"not UTF-8 at byte {error.start}") from None
         self._ascii = len(self._text) == len(text)
         self._unique_keys = unique_keys
         self._decoder = _STRICT if unique_keys else _LENIENT
@@ -171,21 +189,21 @@ class _Reader:
 
     def key(self, at: int) -> tuple[str, int]:
         if self._text[at : at + 1] != '"':
-            raise JsonTextError("", f"not JSON: a key must stand at character {at}")
+            raise NotJsonError("", f"not JSON: a key must stand at character {at}")
         key, end = self.value(at)
         assert isinstance(key, str)
         return key, end
 
     def expect(self, at: int, mark: str) -> int:
         if self._text[at : at + 1] != mark:
-            raise JsonTextError("", f"not JSON: {mark!r} must stand at character {at}")
+            raise NotJsonError("", f"not JSON: {mark!r} must stand at character {at}")
         return at + 1
 
     def opening(self, mark: str, what: str) -> int:
         at = self.skip(0)
         if self._text[at : at + 1] != mark:
             self.finish(self.value(at)[1])
-            raise JsonTextError("", f"must be {what}")
+            raise NotJsonError("", f"must be {what}")
         return self.skip(at + 1)
 
     def closes(self, at: int, mark: str) -> bool:
@@ -234,7 +252,7 @@ class _Reader:
 
 def _syntax(error: JSONDecodeError) -> JsonTextError:
     message = error.msg.removesuffix(" at").removesuffix(" starting")
-    return JsonTextError("", f"not JSON: {message} at character {error.pos}")
+    return NotJsonError("", f"not JSON: {message} at character {error.pos}")
 
 
 def _check_depth(text: str, max_depth: int) -> None:
