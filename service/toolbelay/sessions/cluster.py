@@ -146,9 +146,10 @@ class ClusterLink:
             return
         self._refresh_soon()
         if self._refreshing is not None:
-            await asyncio.wait({self._refreshing}, timeout=timeout)
+            await asyncio.wait({self._refreshing}, timeout=max(timeout, 0))
         if not self._nodes.slots_cache:
-            raise StateUnavailableError(faults.CONNECTION)
+            looking = self._refreshing is not None and not self._refreshing.done()
+            raise StateUnavailableError(faults.TIMEOUT if looking else faults.CONNECTION)
 
     def _refresh_soon(self) -> None:
         """Look at the topology again, one look at a time, beside the calls."""
