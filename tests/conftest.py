@@ -17,6 +17,7 @@ from tests.support.binaries import MissingBinaryError, postgres_install, redis_b
 from tests.support.cluster import RedisCluster
 from tests.support.keys import assert_every_key_expires
 from tests.support.proxy import Proxy
+from tests.support.sentinel import RedisSentinel
 from tests.support.servers import PostgresServer, RedisServer, Server, reaper
 
 REDIS_KINDS = ("valkey", "redis")
@@ -120,6 +121,20 @@ def fresh_redis_cluster() -> Iterator[Callable[..., RedisCluster]]:
             cluster = RedisCluster(kind, **options)
             stack.callback(cluster.close)
             return cluster
+
+        yield make
+
+
+@pytest.fixture
+def fresh_redis_sentinel() -> Iterator[Callable[..., RedisSentinel]]:
+    """A factory `(kind="valkey")` of a primary, a replica and their Sentinel, of the test's own."""
+    with ExitStack() as stack:
+
+        def make(kind: str = "valkey") -> RedisSentinel:
+            _require_redis(kind)
+            sentinel = RedisSentinel(kind)
+            stack.callback(sentinel.close)
+            return sentinel
 
         yield make
 

@@ -24,6 +24,7 @@ from tests.support.binaries import postgres_install
 from tests.support.cluster import RedisCluster
 from tests.support.keys import assert_every_key_expires
 from tests.support.proxy import Proxy
+from tests.support.sentinel import RedisSentinel
 from tests.support.servers import PostgresServer, RedisServer, Server
 from tests.support.waiting import wait_until, wait_until_async
 
@@ -85,6 +86,15 @@ def test_a_cluster_fails_over(fresh_redis_cluster: Callable[..., RedisCluster]) 
 def test_a_cluster_shares_the_slots(redis_cluster: RedisCluster) -> None:
     owners = {redis_cluster.node_of(f"{{{tag}}}:k").port for tag in range(50)}
     assert owners == {node.port for node in redis_cluster.nodes}
+
+
+@pytest.mark.slow
+def test_sentinel_fails_over(fresh_redis_sentinel: Callable[..., RedisSentinel]) -> None:
+    group = fresh_redis_sentinel()
+    assert group.sentinel.primary_port() == group.primary.port
+    group.primary.kill()
+    group.wait_for_failover()
+    assert group.replica.command("SET", "k", "v", "EX", 60)
 
 
 async def test_a_database_is_empty_and_of_its_own(database_url: str) -> None:
