@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 import json
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -55,7 +55,7 @@ async def test_a_first_apply_creates_the_tenant_at_generation_one(store: Store) 
     assert (rows.generation, rows.session_epoch, rows.since, rows.removed) == (1, 0, 0, ())
     (found,) = rows.tools
     assert (found.tool_id, found.exposed_name, found.description) == ("crm/find", "find", b'"A tool"')
-    assert (found.tags, found.requires) == ({"a", "b"}, {"vision"})
+    assert (found.tags, found.requires) == (frozenset("ab"), frozenset({"vision"}))
     assert (found.hints.read_only, found.hints.destructive) == (True, True)
     assert [(p.name, p.text) for p in rows.policies] == [("all.cedar", PERMIT_ALL.decode())]
     assert [(r.name, json.loads(r.json)) for r in rows.routes] == [

@@ -46,7 +46,7 @@ def read_routes(file: SourceFile) -> ReadRoutes:
         found.faults.append(Fault(where, "", fault.message))
         return found
     for name, options in given.items():
-        _read_route(found, name, options, f"{file.name}:{lines.get(name, 1)}")
+        _read_route(found, name, options, f"{file.name}:{lines.get(str(name), 1)}")
     return found
 
 

@@ -21,11 +21,11 @@ from alembic.util import CommandError
 from sqlalchemy import Engine, create_engine, event, pool, text
 from sqlalchemy.engine import Connection
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 import toolbelay
 from toolbelay.storage.address import DatabaseAddress, Dialect
-from toolbelay.storage.failure import unavailable
+from toolbelay.storage.failure import SchemaNotReadyError, unavailable
 from toolbelay.storage.guard import FORCE, MigrationError
 from toolbelay.storage.models import Base
 from toolbelay.storage.port import StorageUnavailableError
@@ -179,7 +179,6 @@ def _check_references(connection: Connection) -> None:
 def _locked(url: str) -> Iterator[Connection]:
     with _connected(url, exclusive=True) as connection:
         if connection.dialect.name == "postgresql":
-            connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'"))
             connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _ADVISORY_LOCK})
         yield connection
 
@@ -194,13 +193,36 @@ def _connected(url: str, *, exclusive: bool = False) -> Iterator[Connection]:
     engine = _engine(address, exclusive=exclusive)
     try:
         with engine.connect() as connection, connection.begin():
+            if address.dialect is Dialect.POSTGRESQL:
+                _bound_waits(connection)
             yield connection
     except CommandError as error:
         raise MigrationError(f"{error}; nothing was changed") from error
     except (SQLAlchemyError, OSError) as error:
-        raise StorageUnavailableError(f"{address.label}: {unavailable(error)}") from None
+        raise _failed(error, address) from None
     finally:
         engine.dispose()
+
+
+def _bound_waits(connection: Connection) -> None:
+    """Wait for locks within a bound; a limit that operators set for ordinary transactions is not for these."""
+    connection.execute(
+        text(
+            f"SELECT set_config('lock_timeout', '{LOCK_SECONDS}s', true), "
+            "set_config('statement_timeout', '0', true), "
+            "set_config('idle_in_transaction_session_timeout', '0', true)"
+        )
+    )
+
+
+def _failed(error: Exception, address: DatabaseAddress) -> Exception:
+    told = unavailable(error)
+    schema = isinstance(told, SchemaNotReadyError) or not isinstance(error, OperationalError)
+    if isinstance(error, DBAPIError) and schema and not error.connection_invalidated:
+        # A statement of a migration failed, not the connection. The first line quotes no row.
+        cause = str(error.orig).splitlines()[0]
+        return MigrationError(f"a migration failed ({type(error.orig).__name__}: {cause}); nothing was changed")
+    return StorageUnavailableError(f"{address.label}: {told}")
 
 
 def _engine(address: DatabaseAddress, *, exclusive: bool) -> Engine:

@@ -131,10 +131,8 @@ async def _retired(connection: AsyncConnection, tenant_id: int, since: int) -> M
         )
         query = query.where(ExposedNameRow.tool_id.in_(removed))
     else:
-        query = query.where(
-            ~exists().where(ToolRow.tenant_id == tenant_id, ToolRow.tool_id == ExposedNameRow.tool_id)
-        )
-    return {tool_id: exposed_name for tool_id, exposed_name in await connection.execute(query)}
+        query = query.where(~exists().where(ToolRow.tenant_id == tenant_id, ToolRow.tool_id == ExposedNameRow.tool_id))
+    return {row.tool_id: row.exposed_name for row in await connection.execute(query)}
 
 
 async def _policies(connection: AsyncConnection, tenant_id: int) -> Sequence[PolicyFile]:
