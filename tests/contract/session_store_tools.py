@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tests.support.cluster import RedisCluster
+from tests.support.servers import RedisServer
 from toolbelay.planner.model import SessionState, StoredTool
 from toolbelay.sessions.breaker import Phase
 from toolbelay.sessions.observer import StoreEvent
 from toolbelay.sessions.port import Opened, Saved, SessionRef, SessionStore, TurnKey
 from toolbelay.sessions.store import RedisSessionStore, connect_store
-
-from tests.support.cluster import RedisCluster
-from tests.support.servers import RedisServer
 
 SECRET = b"a-state-secret-of-thirty-two-bytes"
 TTL = 3600
@@ -170,4 +169,3 @@ def names(state: SessionState) -> list[str]:
 def turn_key(identity: str, content: str = "same") -> TurnKey:
     digest = hashlib.sha256(identity.encode()).digest()
     return TurnKey(digest[:8], hashlib.sha256(f"{identity}|{content}".encode()).digest()[:16])
-

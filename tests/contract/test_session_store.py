@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contract import session_store_contract as contract
+from tests.contract import session_store_endings as endings
 from tests.contract.session_store_tools import Place
 from tests.support.servers import RedisServer
 
@@ -26,9 +27,9 @@ class TestMerge(contract.MergeContract):
     pass
 
 
-class TestEnd(contract.EndContract):
+class TestEnd(endings.EndContract):
     pass
 
 
-class TestOther(contract.OtherContract):
+class TestOther(endings.OtherContract):
     pass

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
-from collections.abc import AsyncIterator
-
 import pytest
-from toolbelay.sessions.keys import KeyMaker, slot_of
-from toolbelay.sessions.observer import StoreEvent
-from toolbelay.sessions.port import Found
 
 from tests.contract import session_store_contract as contract
-from tests.contract.session_store_tools import REF, SECRET, TIMEOUT, Place, Session, Stores
+from tests.contract import session_store_endings as endings
+from tests.contract.session_store_tools import Place
 from tests.support.cluster import RedisCluster
 
 
@@ -33,9 +27,9 @@ class TestMerge(contract.MergeContract):
     pass
 
 
-class TestEnd(contract.EndContract):
+class TestEnd(endings.EndContract):
     pass
 
 
-class TestOther(contract.OtherContract):
+class TestOther(endings.OtherContract):
     pass

@@ -1,0 +1,111 @@
+"""The envelope's Python half: encoding, and folding merged tools in."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolbelay.planner.model import EMPTY_STATE, SessionState, StoredTool
+from toolbelay.sessions.envelope import (
+    MAX_TAIL_BYTES,
+    DamagedEnvelopeError,
+    OversizedStateError,
+    decode,
+    encode_entry,
+    encode_tail,
+    fold,
+)
+
+HEADER = b"TB\x01\x1e" + (80).to_bytes(2, "little") + bytes(74)
+
+numbers = st.integers(0, 2**40)
+extras = st.lists(st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.text(max_size=3)), max_size=2)
+tools = st.builds(
+    StoredTool,
+    tool_id=st.text(st.characters(codec="utf-8"), max_size=20),
+    fingerprint=st.binary(min_size=32, max_size=32),
+    pinned=st.booleans(),
+    first_seen_turn=numbers,
+    called_turn=numbers,
+    called_place=numbers,
+    mark=numbers,
+    extra=extras.map(tuple),
+)
+states = st.builds(
+    SessionState,
+    seeded=st.booleans(),
+    tools=st.lists(tools, max_size=6, unique_by=lambda tool: tool.tool_id).map(tuple),
+    ranked_turns=numbers,
+    last_answer=st.lists(st.binary(min_size=8, max_size=8), max_size=5).map(tuple),
+    extra=st.dictionaries(st.text(min_size=2, max_size=4), numbers, max_size=2),
+)
+merged_tools = st.lists(
+    st.builds(
+        StoredTool,
+        tool_id=st.sampled_from(["a/1", "a/2", "a/3", "b/1"]),
+        fingerprint=st.sampled_from([b"x" * 32, b"y" * 32]),
+        pinned=st.booleans(),
+        first_seen_turn=st.integers(1, 3),
+        called_turn=st.integers(0, 3),
+        called_place=st.integers(0, 2),
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(states)
+def test_a_state_survives(state: SessionState) -> None:
+    tail, complete = encode_tail(state)
+    assert complete
+    assert decode(HEADER + tail).state == state
+
+
+@settings(max_examples=300, deadline=None)
+@given(states, st.integers(0, 400), st.binary(max_size=4))
+def test_any_damage_is_told_as_damage(state: SessionState, at: int, junk: bytes) -> None:
+    raw = HEADER + encode_tail(state)[0]
+    at = min(at, len(raw))
+    try:
+        decode(raw[:at] + junk + raw[at + len(junk) :])
+    except DamagedEnvelopeError:
+        return
+
+
+@settings(max_examples=200, deadline=None)
+@given(states, merged_tools, st.randoms())
+def test_folding_knows_no_order_and_no_repetition(state: SessionState, added: list[StoredTool], chance: object) -> None:
+    once = fold(state, added)
+    shuffled = [*added, *added]
+    chance.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert fold(state, shuffled) == once
+    assert [tool.tool_id for tool in once.tools][: len(state.tools)] == [tool.tool_id for tool in state.tools]
+    pinned = {tool.tool_id for tool in (*state.tools, *added) if tool.pinned}
+    assert {tool.tool_id for tool in once.tools if tool.pinned} == pinned
+
+
+def test_folding_nothing_changes_nothing() -> None:
+    assert fold(EMPTY_STATE, []) == EMPTY_STATE
+
+
+def test_pending_tools_are_folded_when_read() -> None:
+    entry = StoredTool("a/1", b"x" * 32, pinned=True, first_seen_turn=4, called_turn=4)
+    pending = encode_entry(entry)
+    header = HEADER[:72] + len(pending).to_bytes(4, "little") + HEADER[76:]
+    state = SessionState(seeded=True, tools=(StoredTool("a/0", b"z" * 32, pinned=False, first_seen_turn=1),))
+    found = decode(header + pending + encode_tail(state)[0])
+    assert found.state == dataclasses.replace(state, tools=(*state.tools, entry))
+
+
+def test_a_state_that_cannot_be_cut_is_refused() -> None:
+    with pytest.raises(OversizedStateError):
+        encode_tail(SessionState(extra={"zz": bytes(MAX_TAIL_BYTES)}, last_answer=(bytes(8),)))
+
+
+@pytest.mark.parametrize("raw", [b"", b"TB", HEADER, HEADER + b"\xc1", HEADER + b"\x80"])
+def test_no_state_is_damage(raw: bytes) -> None:
+    with pytest.raises(DamagedEnvelopeError):
+        decode(raw)
