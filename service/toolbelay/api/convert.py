@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from toolbelay.api import bounds
+from toolbelay.api.encode import ItemEncoder
 from toolbelay.application.authorize import AuthorizeRequest
 from toolbelay.application.turn import (
     ChoiceMode,
     SelectAnswer,
-    SelectedItem,
     SelectRequest,
     Target,
     ToolChoice,
@@ -36,7 +36,6 @@ _MODES: Final = {
 _WIRE_MODES: Final[Mapping[ChoiceMode, Any]] = {
     mode: pb.ToolChoice.Mode.Value(f"MODE_{mode.value}") for mode in ChoiceMode
 }
-_ORIGINS: Final[Mapping[str, Any]] = {n.removeprefix("ORIGIN_"): v for n, v in pb.Origin.items()}
 _OUTCOMES: Final[Mapping[str, Any]] = {n.removeprefix("OUTCOME_"): v for n, v in pb.Outcome.items()}
 _REASONS: Final[Mapping[str, Any]] = {n.removeprefix("REASON_"): v for n, v in pb.Reason.items()}
 VERDICTS: Final[Mapping[str, Any]] = {n.removeprefix("VERDICT_"): v for n, v in pb.Verdict.items()}
@@ -127,13 +126,21 @@ def _candidates(messages: Sequence[pb.RankedCandidate]) -> tuple[Scored, ...]:
 
 
 def select_response(
-    answer: SelectAnswer, *, omit_definitions: bool, known_fingerprints: Sequence[str]
-) -> pb.SelectToolsResponse:
-    """The answer on the wire, without the definitions that the caller does not want."""
+    answer: SelectAnswer, encoder: ItemEncoder, *, omit_definitions: bool, known_fingerprints: Sequence[str]
+) -> bytes:
+    """The encoded SelectToolsResponse, without the definitions that the caller does not want."""
     known = frozenset(known_fingerprints)
+    parts = [
+        encoder.encode(item, omit=omit_definitions or item.fingerprint in known) for item in answer.items
+    ]
+    parts.append(_rest(answer).SerializeToString())
+    return b"".join(parts)
+
+
+def _rest(answer: SelectAnswer) -> pb.SelectToolsResponse:
+    """The answer without its items."""
     counts = answer.counts
     return pb.SelectToolsResponse(
-        tools=[_item(item, omit=omit_definitions or item.fingerprint in known) for item in answer.items],
         tool_choice=pb.ToolChoice(
             mode=_WIRE_MODES[answer.choice.mode],
             names=answer.choice.names,
@@ -154,7 +161,9 @@ def select_response(
             revision=answer.revision,
             generation=answer.generation,
             strategy=answer.strategy,
-            estimate=pb.TokenEstimate(advertised=answer.advertised_tokens, whole_catalog=answer.whole_catalog_tokens),
+            estimate=pb.TokenEstimate(
+                advertised=answer.advertised_tokens, whole_catalog=answer.whole_catalog_tokens
+            ),
             replayed=answer.replayed,
             hidden=counts.hidden,
             caller_owned=answer.caller_owned,
@@ -164,18 +173,6 @@ def select_response(
             surface_digest=answer.surface_digest,
         ),
         stable_prefix=answer.stable_prefix,
-    )
-
-
-def _item(item: SelectedItem, *, omit: bool) -> pb.SelectedTool:
-    return pb.SelectedTool(
-        tool_id=item.tool_id,
-        name=item.name,
-        fingerprint=item.fingerprint,
-        definition=b"" if omit else item.definition,
-        origin=_ORIGINS[item.origin],
-        pinned=item.pinned,
-        score=item.score,
     )
 
 

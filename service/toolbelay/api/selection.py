@@ -13,6 +13,7 @@ from toolbelay.api.convert import (
     select_request,
     select_response,
 )
+from toolbelay.api.encode import ItemEncoder
 from toolbelay.application.authorize import AuthorizeToolCalls
 from toolbelay.application.select import SelectTools
 from toolbelay.application.sessions import Sessions
@@ -27,12 +28,16 @@ class SelectionServicer:
         self._select = select
         self._authorize = authorize
         self._sessions = sessions
+        self.encoder = ItemEncoder()
 
-    async def SelectTools(self, message: pb.SelectToolsRequest, call: CallContext) -> pb.SelectToolsResponse:
+    async def SelectTools(self, message: pb.SelectToolsRequest, call: CallContext) -> bytes:
         request = select_request(message)
         answer = await self._select(call.principal, request, deadline=call.deadline)
         return select_response(
-            answer, omit_definitions=message.omit_definitions, known_fingerprints=message.known_fingerprints
+            answer,
+            self.encoder,
+            omit_definitions=message.omit_definitions,
+            known_fingerprints=message.known_fingerprints,
         )
 
     async def AuthorizeToolCalls(

@@ -19,6 +19,10 @@ Action = Literal["advertise", "call"]
 class View(Protocol):
     """One caller's permissions in one context."""
 
+    @property
+    def memory(self) -> object:
+        """Stands for everything that the permissions depend on but the tools."""
+
     def permits(self, tool: Tool, action: Action = "advertise") -> bool:
         """Whether policy permits the action on the tool; evaluates it when it is not known yet."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -17,8 +18,16 @@ NO_CAP = 1 << 30
 _CALLER_PREFIX = f"{CALLER_TOOLSET}/"
 
 
+_MAX_MEMORIES = 256  # callers and targets that a snapshot remembers facts for
+_MAX_FACTS = 2_048  # of one caller and target
+
+
 class Permits(Protocol):
     """One caller's permissions in one context."""
+
+    @property
+    def memory(self) -> object:
+        """Stands for everything that the permissions depend on but the tools."""
 
     def permits(self, tool: Tool) -> bool:
         """Whether policy lets the caller be advertised this tool."""
@@ -40,7 +49,7 @@ class Scene:
         self.target = target
         self.offer = offer
         self._view = view
-        self._facts: dict[str, Fact | None] = {}
+        self._facts = _remembered(snapshot, target, offer, view)
         self._ranked_by_name = {tool.exposed_name: tool for tool in offer.ranked.values()}
 
     def tool(self, tool_id: str) -> Tool | None:
@@ -53,11 +62,13 @@ class Scene:
 
     def fact(self, tool_id: str) -> Fact | None:
         """What authority says of a tool id; `None` = gone from the catalog."""
-        try:
-            return self._facts[tool_id]
-        except KeyError:
-            fact = self._facts[tool_id] = self._decide(tool_id)
-            return fact
+        fact = self._facts.get(tool_id)
+        if fact is None:
+            tool = self.tool(tool_id)
+            if tool is None:
+                return None
+            fact = self._facts[tool_id] = Fact(self._standing(tool), tool.fingerprint)
+        return fact
 
     def eligible(self, tool_id: str) -> bool:
         """Whether the tool may be answered this turn."""
@@ -101,10 +112,6 @@ class Scene:
             stale_after_turns=sticky.stale_after_turns,
         )
 
-    def _decide(self, tool_id: str) -> Fact | None:
-        tool = self.tool(tool_id)
-        return None if tool is None else Fact(self._standing(tool), tool.fingerprint)
-
     def _standing(self, tool: Tool) -> Standing:
         if not self._view.permits(tool):
             return Standing.DENIED
@@ -119,3 +126,22 @@ class Scene:
     def _carried(self, tool: Tool) -> bool:
         # What the caller itself offers in this format is the caller's to judge.
         return tool.tool_id in self.offer.definitions or carries(tool, self.target.format)
+
+
+def _remembered(snapshot: TenantSnapshot[Any], target: Target, offer: Offer, view: Permits) -> dict[str, Fact]:
+    """The facts known already: all that they depend on is the key, or part of the snapshot.
+
+    What a request offers changes standings, so such a turn remembers for itself alone.
+    """
+    if offer.filters or offer.owned:
+        return {}
+    key = (view.memory, target.format, target.capabilities)
+    memories: OrderedDict[object, dict[str, Fact]] = snapshot.memory.setdefault("facts", OrderedDict())
+    facts = memories.get(key)
+    if facts is None:
+        facts = memories[key] = {}
+        if len(memories) > _MAX_MEMORIES:
+            memories.popitem(last=False)
+    elif len(facts) > _MAX_FACTS:
+        facts = memories[key] = {}
+    return facts

@@ -139,6 +139,11 @@ class EligibilityView:
         self._tables = decisions.tables
         self._own: dict[tuple[Action, str], tuple[Tool, bool]] = {}
 
+    @property
+    def memory(self) -> object:
+        """Stands for everything that the decisions depend on but the tools: equal views share it."""
+        return self._decisions
+
     def permits(self, tool: Tool, action: Action = "advertise") -> bool:
         """Whether policy permits the action on the tool; evaluates it (0.1 ms or more) when not yet known."""
         known = self._by_tool.get(tool.tool_id)

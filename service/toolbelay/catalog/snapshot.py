@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, insort
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.routes import DEFAULT_ROUTE, Route, parse_route
@@ -22,12 +22,13 @@ class SnapshotError(Exception):
     """The rows of a generation make no snapshot: a policy or a route does not parse."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TenantSnapshot(Generic[P]):
     """One tenant at one generation. `P` is the compiled policy set, opaque here.
 
     `sorted_ids`: every tool id in byte order. `by_name`: tools by exposed name. `retired`: exposed names
-    of removed tools, by tool id; they stay reserved.
+    of removed tools, by tool id; they stay reserved. `memory`: what others remember of this snapshot, and
+    forget with it; they keep it bounded.
     """
 
     tenant: str
@@ -41,6 +42,7 @@ class TenantSnapshot(Generic[P]):
     routes: Mapping[str, Route]
     surface: Surface
     retired: Mapping[str, str]
+    memory: dict[Hashable, Any] = field(default_factory=dict)
 
     def exposed_name(self, tool_id: str) -> str | None:
         """The name reserved for a tool, also of one that is gone from the catalog."""

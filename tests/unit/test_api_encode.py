@@ -1,0 +1,54 @@
+"""The hand-written encoding equals protobuf's own."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolbelay.api.encode import ORIGINS, ItemEncoder
+from toolbelay.application.turn import SelectedItem
+from toolbelay.v1 import selection_pb2 as pb
+
+ITEMS = st.builds(
+    SelectedItem,
+    tool_id=st.text(max_size=20),
+    name=st.text(max_size=300),
+    fingerprint=st.sampled_from(["", "ab" * 32]),
+    definition=st.binary(max_size=400),
+    digest=st.just(b""),
+    origin=st.sampled_from(sorted(ORIGINS.keys() - {"UNSPECIFIED"})),
+    pinned=st.booleans(),
+    score=st.floats(allow_nan=False).filter(lambda score: math.copysign(1, score) == 1 or score != 0),
+)
+
+
+def _message(item: SelectedItem, *, omit: bool) -> pb.SelectedTool:
+    return pb.SelectedTool(
+        tool_id=item.tool_id,
+        name=item.name,
+        fingerprint=item.fingerprint,
+        definition=b"" if omit else item.definition,
+        origin=ORIGINS[item.origin],
+        pinned=item.pinned,
+        score=item.score,
+    )
+
+
+@given(st.lists(ITEMS, max_size=4), st.booleans())
+def test_bytes_equal_protobufs(items: list[SelectedItem], omit: bool) -> None:
+    encoder = ItemEncoder()
+    ours = b"".join(encoder.encode(item, omit=omit) for item in (*items, *items))
+    theirs = pb.SelectToolsResponse(tools=[_message(item, omit=omit) for item in (*items, *items)])
+    assert ours == theirs.SerializeToString()
+
+
+def test_what_is_remembered_stays_under_its_bound_and_never_answers_for_another_item() -> None:
+    encoder = ItemEncoder(max_bytes=10_000)
+    for number in range(200):
+        item = SelectedItem("a/b", "b", "ab" * 32, b"x" * 500 + str(number).encode(), b"", "RETAINED")
+        encoded = pb.SelectToolsResponse.FromString(encoder.encode(item, omit=False))
+        assert encoded.tools[0].definition == item.definition
+    assert 0 < len(encoder) < 20
+    assert (encoder.hits, encoder.misses) == (0, 200)
