@@ -22,7 +22,9 @@ class Document:
 
     tool_id: str
     toolset: str
+    exposed_name: str
     fingerprint: bytes
+    tags: frozenset[str]
     name: tuple[str, ...]
     toolset_words: tuple[str, ...]
     description: tuple[str, ...]
@@ -36,7 +38,9 @@ def document(tool: Tool) -> Document:
     return Document(
         tool_id=tool.tool_id,
         toolset=tool.toolset,
+        exposed_name=tool.exposed_name,
         fingerprint=tool.fingerprint,
+        tags=tool.tags,
         name=tuple(words(tool.name)),
         toolset_words=tuple(words(tool.toolset)),
         description=tuple(words(description)),

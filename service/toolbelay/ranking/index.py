@@ -3,71 +3,226 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Mapping
-
-import numpy as np
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from toolbelay.catalog.model import Tool
 from toolbelay.planner.model import Scored
-from toolbelay.ranking.documents import Document, document
-from toolbelay.ranking.lexical import LexicalIndex, Scores, lexical_index
+from toolbelay.ranking.admission import admitted
+from toolbelay.ranking.corpus import Corpus, build_corpus
+from toolbelay.ranking.documents import Document
+from toolbelay.ranking.hits import best_hits
 from toolbelay.ranking.port import Ranking, RankQuery
-from toolbelay.ranking.stop_words import STOP_WORDS
-from toolbelay.ranking.text import bounded, words
+from toolbelay.ranking.priors import Hits, evidence, leading, scored
+from toolbelay.ranking.query import clauses, read_query, vocabulary
+from toolbelay.ranking.rewrite import Rewriter
+from toolbelay.ranking.strategies.base import Searchable, Strategy
+from toolbelay.ranking.strategies.embedding import EmbeddingStrategy
+from toolbelay.ranking.strategies.hybrid import HybridStrategy
+from toolbelay.ranking.strategies.keyword import KeywordStrategy
+from toolbelay.ranking.vector_table import VectorTable
+from toolbelay.ranking.vectors import Embedder, StaticEmbedder
+
+# What each strategy falls to when it fails, the cheaper next.
+FALLBACKS: Mapping[str, tuple[str, ...]] = {
+    "rewrite": ("rewrite", "hybrid", "keyword"),
+    "hybrid": ("hybrid", "keyword"),
+    "embedding": ("embedding", "keyword"),
+    "keyword": ("keyword",),
+}
+MOST_HITS = 128  # that priors look at
+RETRY_SECONDS = (1.0, 5.0, 30.0, 60.0)  # between tries to embed a catalog; the last repeats
+FALLBACK_SECONDS = 0.1  # of the deadline that a slow strategy leaves to the next
+REWRITE_CANDIDATES = 48
+CANDIDATE_SECONDS = 1.0  # to choose what the model chooses from
+MOST_MEMBERS = 64  # of a toolset without hits of their own
+LEAST_SCORE = 1e-6  # of a tool that comes with its toolset
+
+log = logging.getLogger(__name__)
 
 
 class CatalogIndex:
-    """A `TenantIndex`. One per tenant; holds ids, words and vectors, no definitions."""
+    """A `TenantIndex`. One per tenant; holds ids, words and vectors of that tenant's tools only.
 
-    def __init__(self) -> None:
-        self._documents: tuple[Document, ...] = ()
-        self._lexical: LexicalIndex | None = None
+    `embedder` gives the vectors of `embedding` and `hybrid` (default: the static ones in the package);
+    `rewriter` serves `rewrite`, which fails over to `hybrid` without one. Both may be shared by tenants.
+    """
+
+    def __init__(self, embedder: Embedder | None = None, rewriter: Rewriter | None = None) -> None:
+        self._embedder = embedder or StaticEmbedder()
+        self._rewriter = rewriter
+        strategies = (KeywordStrategy(), EmbeddingStrategy(self._embedder), HybridStrategy(self._embedder))
+        self._strategies: Mapping[str, Strategy] = {s.name: s for s in strategies}
+        self._table = VectorTable(self._embedder)
+        self._searchable: Searchable | None = None
         self._lock = asyncio.Lock()
         self._given = 0
+        self._fetching: asyncio.Task[None] | None = None
 
     @property
     def ready(self) -> bool:
-        return self._lexical is not None
+        """Whether a first catalog has been taken; does not wait for an endpoint's vectors."""
+        return self._searchable is not None
 
     async def refresh(self, tools: Mapping[str, Tool]) -> None:
+        """See `TenantIndex.refresh`. Vectors of an endpoint follow in the background."""
         self._given += 1
         mine = self._given
         async with self._lock:
             if mine != self._given:
                 return  # a later catalog waits behind this one
-            documents, lexical = await asyncio.to_thread(_build, self._documents, dict(tools))
-            self._documents, self._lexical = documents, lexical
+            held = self._searchable.corpus if self._searchable is not None else None
+            self._searchable = await asyncio.to_thread(self._build, dict(tools), held)
+        if not self._embedder.local:
+            await self._stop_fetching()
+            self._fetching = asyncio.create_task(self._fetch(self._searchable.corpus))
+
+    async def aclose(self) -> None:
+        """Stop work in the background. Idempotent."""
+        await self._stop_fetching()
 
     async def rank(self, query: RankQuery) -> Ranking:
-        lexical, documents = self._lexical, self._documents
-        if lexical is None:
+        """See `TenantIndex.rank`."""
+        failed: list[str] = []
+        searchable = self._searchable
+        if searchable is None:
             return Ranking((), "", (query.strategy,))
-        terms = Counter(word for word in words(bounded(query.query)) if word not in STOP_WORDS)
-        scores = lexical.scores({word: 1.0 for word in terms})
-        matches = _best(scores, documents, query)
-        return Ranking(matches, "keyword", () if query.strategy == "keyword" else (query.strategy,))
+        for name in FALLBACKS.get(query.strategy, ("keyword",)):
+            try:
+                return Ranking(await self._ranked(name, searchable, query), name, tuple(failed))
+            except Exception as error:  # noqa: BLE001 (any failure of a strategy falls to the next)
+                # Neither text nor definitions: the class says enough, and messages may quote.
+                log.warning("ranking strategy %s failed: %s", name, type(error).__name__)
+                failed.append(name)
+        return Ranking((), "", tuple(failed))
+
+    def _build(self, tools: Mapping[str, Tool], held: Corpus | None) -> Searchable:
+        corpus = build_corpus(tools, held)
+        local = self._table.local_rows(corpus)
+        return Searchable(corpus, local or self._table.held_rows(corpus))
+
+    async def _fetch(self, corpus: Corpus) -> None:
+        tries = 0
+        while True:
+            try:
+                rows = await self._table.fetch(corpus)
+            except Exception as error:  # noqa: BLE001 (any failure of a strategy falls to the next)
+                log.warning("embedding the catalog failed: %s", type(error).__name__)
+            else:
+                self._searchable = Searchable(corpus, rows)
+                return
+            await asyncio.sleep(RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)])
+            tries += 1
+
+    async def _stop_fetching(self) -> None:
+        task, self._fetching = self._fetching, None
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _ranked(self, name: str, searchable: Searchable, query: RankQuery) -> tuple[Scored, ...]:
+        if name == "rewrite":
+            return await self._rewritten(searchable, query)
+        if self._embedder.local or name == "keyword":
+            return await self._scored(self._strategies[name], searchable, query)
+        async with asyncio.timeout_at(query.deadline - FALLBACK_SECONDS):
+            return await self._scored(self._strategies[name], searchable, query)
+
+    async def _scored(self, strategy: Strategy, searchable: Searchable, query: RankQuery) -> tuple[Scored, ...]:
+        corpus, words = searchable.corpus, vocabulary(query.options)
+        text = read_query(query.query, words)
+        if not text:
+            return ()
+        whole = query.options.admission == "toolsets" and query.sticky
+        parts = clauses(query.query, words) if whole else []
+        relevance, *of_parts = await strategy.relevance(searchable, [text, *parts], query.options)
+        eligible = _by_row(corpus, query.eligible)
+        hits = best_hits(relevance, eligible, max(MOST_HITS, query.limit))
+        if not query.sticky:
+            return _matches(corpus, {int(row): float(hits.relevance[row]) for row in hits.rows}, query)
+        called = [corpus.row_of[tool_id] for tool_id in query.called if tool_id in corpus.row_of]
+        scores = scored(
+            corpus,
+            hits,
+            _eligible_members(corpus, hits, eligible),
+            {int(corpus.toolset_of[row]) for row in called},
+            query.options,
+        )
+        if whole and len(hits.rows):
+            stored = [corpus.row_of[tool_id] for tool_id in query.stored if tool_id in corpus.row_of]
+            part_hits = [best_hits(part, eligible, MOST_HITS) for part in of_parts]
+            brought = admitted(corpus, hits, part_hits, stored, called, eligible, query.options)
+            kept = {row: scores[row] for row in stored if row in scores}
+            scores = kept | {row: max(scores.get(row, 0.0), value, LEAST_SCORE) for row, value in brought.items()}
+        return _matches(corpus, scores, query)
+
+    async def _rewritten(self, searchable: Searchable, query: RankQuery) -> tuple[Scored, ...]:
+        if self._rewriter is None:
+            raise LookupError("no chat endpoint is configured")
+        candidates = await self._candidates(searchable, query)
+        names = {d.exposed_name: d.tool_id for d in candidates}
+        picked = await self._rewriter.pick(
+            query.query, [(d.exposed_name, d.summary) for d in candidates], query.deadline - FALLBACK_SECONDS
+        )
+        chosen = [names[name] for name in dict.fromkeys(picked) if name in names]
+        # The model gives an order, no scores: all reach a threshold of one half.
+        scored = [Scored(tool_id, 1 - place / (2 * len(chosen))) for place, tool_id in enumerate(chosen)]
+        return tuple(s for s in scored if s.score >= query.threshold)[: query.limit]
+
+    async def _candidates(self, searchable: Searchable, query: RankQuery) -> list[Document]:
+        """What the model chooses from: the best by hybrid, or by keyword; else the first eligible tools."""
+        corpus = searchable.corpus
+        wide = replace(
+            query,
+            threshold=0.0,
+            limit=REWRITE_CANDIDATES,
+            sticky=False,
+            deadline=asyncio.get_running_loop().time() + CANDIDATE_SECONDS,
+        )
+        found: tuple[Scored, ...] = ()
+        for name in ("hybrid", "keyword"):
+            try:
+                found = await self._ranked(name, searchable, wide)
+                break
+            except Exception as error:  # noqa: BLE001 (any failure of a strategy falls to the next)
+                log.warning("ranking strategy %s failed: %s", name, type(error).__name__)
+        rows = [corpus.row_of[match.tool_id] for match in found]
+        for row, document in enumerate(corpus.documents):
+            if len(rows) >= REWRITE_CANDIDATES:
+                break
+            if row not in rows and query.eligible(document.tool_id):
+                rows.append(row)
+        return [corpus.documents[row] for row in rows]
 
 
-def _build(held: tuple[Document, ...], tools: Mapping[str, Tool]) -> tuple[tuple[Document, ...], LexicalIndex]:
-    known = {d.tool_id: d for d in held}
-    documents = tuple(
-        d
-        if (d := known.get(tool_id)) is not None and d.fingerprint == tools[tool_id].fingerprint
-        else document(tools[tool_id])
-        for tool_id in sorted(tools, key=str.encode)
-    )
-    return documents, lexical_index(documents)
+def _by_row(corpus: Corpus, eligible: Callable[[str], bool]) -> Callable[[int], bool]:
+    answers: dict[int, bool] = {}
+
+    def by_row(row: int) -> bool:
+        answer = answers.get(row)
+        if answer is None:
+            answer = answers[row] = bool(eligible(corpus.documents[row].tool_id))
+        return answer
+
+    return by_row
 
 
-def _best(scores: Scores, documents: tuple[Document, ...], query: RankQuery) -> tuple[Scored, ...]:
-    found: list[Scored] = []
-    for row in np.argsort(-scores, kind="stable"):
-        score = float(scores[row])
-        if len(found) >= query.limit or not score > 0:
-            break
-        if score < query.threshold and len(found) >= query.preserve:
-            break
-        if query.eligible(documents[row].tool_id):
-            found.append(Scored(documents[row].tool_id, score))
-    return tuple(found)
+def _eligible_members(corpus: Corpus, hits: Hits, eligible: Callable[[int], bool]) -> dict[int, list[int]]:
+    """The eligible tools of the toolsets that gather evidence and are small enough to come whole."""
+    found = {}
+    for toolset in leading(evidence(corpus, hits), hits.best):
+        rows = corpus.members[toolset].tolist()
+        if len(rows) <= MOST_MEMBERS:
+            found[toolset] = [row for row in rows if eligible(row)]
+    return found
+
+
+def _matches(corpus: Corpus, scores: Mapping[int, float], query: RankQuery) -> tuple[Scored, ...]:
+    ordered = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    kept = [
+        Scored(corpus.documents[row].tool_id, score)
+        for place, (row, score) in enumerate(ordered[: query.limit])
+        if score > 0 and (score >= query.threshold or place < query.preserve)
+    ]
+    return tuple(kept)

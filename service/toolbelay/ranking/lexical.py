@@ -8,6 +8,7 @@ score-0 documents for unknown words and fails on an empty corpus.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,10 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from toolbelay.ranking.documents import NAME_REPEATS, Document
+from toolbelay.ranking.query import QueryWords
 
 # Textbook values: they were not tuned, and moved no figure of the benchmark by more than a point.
 K1 = 1.2
 B = 0.75
+SHARED_WEIGHT = np.float32(0.1)
 
 Scores = npt.NDArray[np.float32]
 
@@ -35,52 +38,77 @@ class LexicalIndex:
     idf: Scores  # by word number; > 0 also for a word that is in every tool
     size: int
 
-    def scores(self, terms: Mapping[str, float]) -> Scores:
+    def scores(self, query: QueryWords) -> Scores:
         """The share of the query's information that each tool covers, 0 to 1.
 
-        `terms` gives each query word's weight. A score is the tool's BM25 sum over the greatest sum any
-        tool could reach, each word weighing its IDF and an unknown word as much as a word of one tool. So
-        it does not grow with the catalog, nor with the query.
+        A score is the tool's BM25 sum over the greatest sum any tool could reach, each word weighing its
+        IDF and an unknown word as much as a word of one tool. So it does not grow with the catalog, nor
+        with the query. Of a word and its synonyms the best counts, once.
         """
         total = np.zeros(self.size, np.float32)
         attainable = 0.0
-        unknown = unknown_weight(self.size)
-        for word, weight in terms.items():
+        for word, weight in query.weights.items():
             number = self.vocabulary.get(word)
-            if number is None:
-                attainable += weight * unknown
-                continue
-            start, end = self.starts[number], self.starts[number + 1]
-            total[self.rows[start:end]] += np.float32(weight) * self.weights[start:end]
-            attainable += weight * float(self.idf[number])
+            attainable += weight * self.information(word)
+            if word not in query.alternatives and number is not None:
+                rows, weights = self._postings(number)
+                total[rows] += np.float32(weight) * weights
+        for word, alternatives in query.alternatives.items():
+            self._add_best(total, [(word, query.weights.get(word, 0.0)), *alternatives.items()])
         return total / np.float32(attainable) if attainable > 0 else total
 
+    def information(self, word: str) -> float:
+        """The word's IDF; an unknown word's is that of a word of one tool."""
+        number = self.vocabulary.get(word)
+        return math.log(1 + (max(self.size, 1) - 0.5) / 1.5) if number is None else float(self.idf[number])
 
-def unknown_weight(size: int) -> float:
-    """The IDF of a word that one tool of `size` has."""
-    return math.log(1 + (max(size, 1) - 0.5) / 1.5)
+    def _add_best(self, total: Scores, words: list[tuple[str, float]]) -> None:
+        known = [(self.vocabulary[word], weight) for word, weight in words if weight > 0 and word in self.vocabulary]
+        if not known:
+            return
+        best = np.zeros(self.size, np.float32)
+        for number, weight in known:
+            rows, weights = self._postings(number)
+            best[rows] = np.maximum(best[rows], np.float32(weight) * weights)
+        total += best
+
+    def _postings(self, number: int) -> tuple[npt.NDArray[np.int32], Scores]:
+        span = slice(self.starts[number], self.starts[number + 1])
+        return self.rows[span], self.weights[span]
 
 
-def lexical_index(documents: Sequence[Document]) -> LexicalIndex:
-    """Index documents. Pure, and slow enough (0.1 ms a tool) to belong off the event loop."""
+def lexical_index(documents: Sequence[Document], shared: Mapping[str, frozenset[str]]) -> LexicalIndex:
+    """Index documents; words that a toolset shares weigh little in its own tools (`toolset_words.py`).
+
+    Pure, and slow enough (0.1 ms a tool) to belong off the event loop.
+    """
     vocabulary: dict[str, int] = {}
-    rows = [[vocabulary.setdefault(word, len(vocabulary)) for word in _indexed(d)] for d in documents]
+    faint: dict[int, list[int]] = defaultdict(list)
+    texts = []
+    for row, document in enumerate(documents):
+        own, common = _indexed(document, shared.get(document.toolset, frozenset()))
+        texts.append([vocabulary.setdefault(word, len(vocabulary)) for word in own + common])
+        for word in common:
+            faint[vocabulary[word]].append(row)
     if not vocabulary:
         nothing = np.zeros(0, np.float32)
         return LexicalIndex({}, nothing, np.zeros(0, np.int32), np.zeros(1, np.int64), nothing, len(documents))
     model = bm25s.BM25(k1=K1, b=B, method="lucene", idf_method="lucene", csc_backend="numpy")
-    built = model.build_index_from_ids(list(range(len(vocabulary))), rows, show_progress=False)
+    built = model.build_index_from_ids(list(range(len(vocabulary))), texts, show_progress=False)
     starts = np.asarray(built["indptr"], np.int64)
-    holders = np.diff(starts)
-    return LexicalIndex(
-        vocabulary=vocabulary,
-        weights=np.asarray(built["data"], np.float32),
-        rows=np.asarray(built["indices"], np.int32),
-        starts=starts,
-        idf=np.log(1 + (len(rows) - holders + 0.5) / (holders + 0.5)).astype(np.float32),
-        size=len(rows),
-    )
+    rows = np.asarray(built["indices"], np.int32)
+    weights = np.asarray(built["data"], np.float32)
+    for number, holders in faint.items():
+        span = slice(starts[number], starts[number + 1])
+        weights[span] *= np.where(np.isin(rows[span], holders), SHARED_WEIGHT, np.float32(1))
+    held_by = np.diff(starts)
+    idf = np.log(1 + (len(texts) - held_by + 0.5) / (held_by + 0.5)).astype(np.float32)
+    return LexicalIndex(vocabulary, weights, rows, starts, idf, len(texts))
 
 
-def _indexed(document: Document) -> tuple[str, ...]:
-    return document.name * NAME_REPEATS + document.toolset_words + document.description + document.parameters
+def _indexed(document: Document, shared: frozenset[str]) -> tuple[list[str], list[str]]:
+    """The document's own words, with repeats, and those that it only shares, once each."""
+    described = [word for word in document.description if word not in shared]
+    own = [*document.name * NAME_REPEATS, *document.toolset_words, *described, *document.parameters]
+    held = set(own)
+    return own, [word for word in dict.fromkeys(document.description) if word not in held]

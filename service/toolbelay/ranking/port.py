@@ -22,6 +22,8 @@ class RankQuery:
     `preserve`: at least so many of the best by score are returned even below `threshold` (filter mode).
     `called`: tool ids that the session called (pinned ones), most recent last: context for priors.
     `stored`: tool ids of the session's stored set, in its order.
+    `sticky`: later turns of a session will keep what is chosen now, so that priors may look beyond this query;
+    False (stateless selections) ranks by relevance to the query alone.
     `deadline`: `asyncio` loop time by which the answer is wanted.
     """
 
@@ -33,6 +35,7 @@ class RankQuery:
     preserve: int = 0
     called: tuple[str, ...] = ()
     stored: tuple[str, ...] = ()
+    sticky: bool = True
     deadline: float = float("inf")
     options: RankingOptions = field(default_factory=RankingOptions)
 

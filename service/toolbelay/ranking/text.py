@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
+from threading import Lock
 
 import snowballstemmer
 
@@ -19,6 +20,7 @@ QUERY_EDGE_BYTES = 8 * 1024
 MAX_WORD = 64  # characters; a longer run is no word (base64, hashes) and is dropped
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_RAW_WORD = re.compile(r"[^\W_]+")
 _ASCII_WORD = re.compile(r"[a-z]+|[0-9]+")
 _UNSPACED = (
     "\u0e00-\u0eff"  # Thai, Lao
@@ -35,7 +37,7 @@ _RUN = re.compile(
     r"|(?P<symbol>[\u2190-\u2bff\U0001f000-\U0001faff])"  # arrows, dingbats, emoji
 )
 # Letters that Unicode does not decompose although readers and keyboards do.
-_UNDECOMPOSED = str.maketrans({"ı": "i", "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ß": "ss"})
+_UNDECOMPOSED = str.maketrans({"\u0131": "i", "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ß": "ss"})
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -76,6 +78,14 @@ def _unicode_words(text: str) -> Iterator[str]:
             yield stem(piece)
 
 
+def raw_words(text: str) -> Iterator[tuple[str, str]]:
+    """The words of a text as written, each beside its folded form; one entry per run of an unspaced script."""
+    for run in _RAW_WORD.finditer(_SURROGATES.sub(" ", text)):
+        raw = run[0]
+        if len(raw) <= 4 * MAX_WORD:
+            yield raw, stem(raw.lower() if raw.isascii() else fold(raw))
+
+
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
     """An English word without its ending; any other word as it is."""
@@ -83,11 +93,12 @@ def stem(word: str) -> str:
 
 
 _STEMMER = snowballstemmer.stemmer("english")
+_STEMMER_LOCK = Lock()  # a stemmer keeps its word in itself, and indexing runs beside ranking
 
 
 def _stem_english(word: str) -> str:
-    stemmed: str = _STEMMER.stemWord(word)
-    return stemmed
+    with _STEMMER_LOCK:
+        return str(_STEMMER.stemWord(word))
 
 
 def split_identifier(name: str) -> list[str]:

@@ -1,0 +1,103 @@
+"""A query's text, read once for every strategy. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from toolbelay.ranking.default_synonyms import DEFAULT_SYNONYMS
+from toolbelay.ranking.options import RankingOptions
+from toolbelay.ranking.stop_words import STOP_WORDS
+from toolbelay.ranking.synonyms import Synonyms, synonyms
+from toolbelay.ranking.text import bounded, raw_words, words
+
+# What a user quotes is content ("tweet 'archived the files'"): it names tools by accident.
+QUOTED_WEIGHT = 0.25
+# A synonym stands for its word, at a discount, and never adds to a tool that has the word itself.
+SYNONYM_WEIGHT = 0.5
+MAX_CLAUSES = 6
+MIN_CLAUSE_WORDS = 2
+
+_QUOTED = re.compile(r"\"[^\"\n]{3,}\"|“[^”\n]{3,}”|«[^»\n]{3,}»|「[^」\n]{2,}」|(?<!\w)'[^'\n]{3,}'(?!\w)")
+_CLAUSE_END = re.compile(
+    r"[.!?;,:\n\u3002\uff01\uff1f\u3001\uff1b]+(?=\s|$|[^\x00-\x7f])|\b(?:and|then|so|but)\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWords:
+    """A text as the rankers see it.
+
+    `weights`: its folded words without stop words → 1.0, or less where they were only quoted.
+    `alternatives`: word of the text → synonyms with their weights.
+    `plain`: the words as written, without stop words, for embedding; "" where none is left.
+    """
+
+    weights: Mapping[str, float]
+    alternatives: Mapping[str, Mapping[str, float]]
+    plain: str
+
+    def __bool__(self) -> bool:
+        return bool(self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What a route's options make of words."""
+
+    stop_words: frozenset[str]
+    synonyms: Synonyms
+
+
+def vocabulary(options: RankingOptions) -> Vocabulary:
+    """The vocabulary of a route, remembered by its options."""
+    return _vocabulary(options.stop_words, (*(DEFAULT_SYNONYMS if options.default_synonyms else ()), *options.synonyms))
+
+
+@lru_cache(maxsize=256)
+def _vocabulary(stop_words: tuple[str, ...], rules: tuple[str, ...]) -> Vocabulary:
+    added = frozenset(word for text in stop_words for word in words(text))
+    return Vocabulary(STOP_WORDS | added, synonyms(rules))
+
+
+def read_query(query: str, vocabulary: Vocabulary) -> QueryWords:
+    """Read a text of any length (its first and last 8 KiB)."""
+    text = bounded(query)
+    outside = _QUOTED.sub(" ", text)
+    sequence = words(outside)
+    weights = dict.fromkeys((w for w in sequence if w not in vocabulary.stop_words), 1.0)
+    if len(outside) != len(text):
+        quoted = QUOTED_WEIGHT if weights else 1.0
+        for word in words(" ".join(_QUOTED.findall(text))):
+            if word not in vocabulary.stop_words:
+                weights.setdefault(word, quoted)
+    plain = " ".join(raw for raw, folded in raw_words(text) if folded not in vocabulary.stop_words)
+    return QueryWords(weights, _alternatives(sequence, weights, vocabulary), plain)
+
+
+def clauses(query: str, vocabulary: Vocabulary) -> list[QueryWords]:
+    """The requests inside a text, each with at least two words that count; at most six, from its start."""
+    found = []
+    for part in _CLAUSE_END.split(_QUOTED.sub(" ", bounded(query))):
+        read = read_query(part, vocabulary) if part.strip() else None
+        if read is not None and len(read.weights) >= MIN_CLAUSE_WORDS:
+            found.append(read)
+            if len(found) == MAX_CLAUSES:
+                break
+    return found
+
+
+def _alternatives(
+    sequence: Sequence[str], weights: Mapping[str, float], vocabulary: Vocabulary
+) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for phrase, meant in vocabulary.synonyms.matches(sequence):
+        head = next((word for word in phrase if word in weights), phrase[0])
+        for word in meant:
+            if word not in weights and word not in vocabulary.stop_words:
+                weight = SYNONYM_WEIGHT / len(meant)
+                alternatives = found.setdefault(head, {})
+                alternatives[word] = max(alternatives.get(word, 0.0), weight)
+    return found

@@ -1,0 +1,94 @@
+"""Dense vectors: where they come from, and the rows of a catalog.
+
+Static vectors are a table, word piece → 256 numbers; a text is the mean of its rows. They are read from
+the wordllama wheel's files, because its own loader fails offline in the releases that some platforms get.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import load_file
+from tokenizers import Tokenizer
+
+Vectors = npt.NDArray[np.float32]
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of unit length, or of length 0 for a text without one."""
+
+    @property
+    def model(self) -> str:
+        """Names the vectors: two embedders of one name give equal vectors."""
+
+    @property
+    def floor(self) -> float:
+        """The cosine below which two texts have nothing to do with each other."""
+
+    @property
+    def local(self) -> bool:
+        """Whether `embed` is arithmetic in this process (no network, no waiting)."""
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """One row per text. Raises `EmbeddingError` where it cannot."""
+
+
+class EmbeddingError(Exception):
+    """Texts could not be embedded; the message holds none of them."""
+
+
+class StaticEmbedder:
+    """The vectors in the package: 0.05 ms a query, no network, bit-equal in batches."""
+
+    model = "wordllama-l2-supercat-256"
+    floor = 0.25  # unrelated definitions have cosines of 0.04 on average, 0.2 at the 99th percentile
+    local = True
+
+    def __init__(self) -> None:
+        self._tokenizer, self._table = _static_model()
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        return self.embed_now(texts)
+
+    def embed_now(self, texts: Sequence[str]) -> Vectors:
+        """As `embed`, for threads. Texts without a known piece, or with lone surrogates only, give zeros."""
+        found = np.zeros((len(texts), self._table.shape[1]), np.float32)
+        clean = [text.encode("utf-8", "ignore").decode() for text in texts]
+        if len(clean) == 1:  # no thread pool for a query
+            encodings = [self._tokenizer.encode(clean[0], add_special_tokens=False)]
+        else:
+            encodings = self._tokenizer.encode_batch(clean, add_special_tokens=False)
+        for row, encoding in enumerate(encodings):
+            if encoding.ids:
+                found[row] = self._table[encoding.ids].mean(0)
+        return unit(found)
+
+
+def unit(vectors: Vectors) -> Vectors:
+    """Rows at length 1; rows that are zero or not finite become zero."""
+    vectors = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, np.float32(0))
+    length = np.sqrt((vectors.astype(np.float64) ** 2).sum(axis=1, keepdims=True))
+    safe = np.where(length > 0, length, 1.0)
+    return np.ascontiguousarray((vectors / safe).astype(np.float32))
+
+
+@lru_cache(maxsize=1)
+def _static_model() -> tuple[Tokenizer, Vectors]:
+    spec = importlib.util.find_spec("wordllama")
+    if spec is None or spec.origin is None:
+        raise EmbeddingError("the wordllama package is not installed")
+    folder = Path(spec.origin).parent
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json"))
+        tables = load_file(folder / "weights" / "l2_supercat_256.safetensors")
+    except Exception as error:  # both libraries raise bare Exceptions for a missing or damaged file
+        raise EmbeddingError("the wordllama package lacks its static vectors") from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer, np.ascontiguousarray(next(iter(tables.values())).astype(np.float32))
