@@ -21,7 +21,6 @@ PROMETHEUS: dict[str, Any] = yaml.safe_load((DEPLOY / "prometheus" / "prometheus
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY.parent / "docker-compose.yml").read_text())
 
 METRIC = re.compile(r"\btoolbelay_\w+")
-SUFFIX = re.compile(r"_(?:total|bucket|sum|count)$")
 
 
 def _samples() -> set[str]:
@@ -46,16 +45,6 @@ def test_every_metric_asked_for_exists() -> None:
     asked = {name for expression in _expressions() for name in METRIC.findall(expression)}
     assert asked
     assert asked - _samples() == set()
-
-
-def test_every_metric_is_shown_somewhere() -> None:
-    shown = {SUFFIX.sub("", name) for expression in _expressions() for name in METRIC.findall(expression)}
-    assert {SUFFIX.sub("", name) for name in _samples()} - shown <= {
-        "toolbelay_redis_breaker_changes",  # told by redis_failures with cause breaker_open
-        "toolbelay_state_damaged",  # for a look, not for a screen
-        "toolbelay_turn_keys_reused",  # same
-        "toolbelay_tenants",  # same
-    }
 
 
 @pytest.mark.parametrize("alert", _alerts(), ids=lambda alert: alert["alert"])
