@@ -84,7 +84,7 @@ $(BASE):
 	@for candidate in $(PYTHON3) python3 python3.13 python3.12 python3.11 python3.14 python; do \
 		if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 			echo "$$candidate -m venv $(VENV)"; \
-			"$$candidate" -m venv --clear $(VENV) && touch $@ && exit 0; \
+			"$$candidate" -m venv $(VENV) && touch $@ && exit 0; \
 		fi; \
 	done; \
 	echo 'No Python of version 3.11 or newer with its venv module was found; name one with PYTHON3=/path/to/python.' >&2; \

