@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.metadata
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,33 @@ def test_only_pins_and_hashes(name: str) -> None:
 def test_developers_test_what_users_run(name: str) -> None:
     developed = _pins("requirements-dev.txt")
     assert {pin for pin in _pins(name) if pin not in developed} == set()
+
+
+def test_what_the_service_imports_is_pinned_for_users() -> None:
+    pinned = {name.replace("_", "-") for name, _ in _pins("requirements.txt")}
+    providers = importlib.metadata.packages_distributions()
+    known = sys.stdlib_module_names | {
+        "toolbelay",
+        "litellm",
+    }  # litellm: its hook runs inside the proxy's own installation
+    missing = [
+        module
+        for module in sorted(_imported(ROOT / "service") - known)
+        if not {re.sub(r"[-_.]+", "-", name).lower() for name in providers.get(module, ())} & pinned
+    ]
+    assert missing == []
+
+
+def _imported(directory: Path) -> set[str]:
+    """The top-level modules that the code below `directory` imports."""
+    modules: set[str] = set()
+    for path in directory.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                modules.add(node.module.partition(".")[0])
+    return modules
 
 
 def _pins(name: str) -> set[tuple[str, str]]:
