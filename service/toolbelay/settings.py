@@ -137,6 +137,15 @@ class Settings(BaseSettings):
     ext_proc_trust_jwt_metadata: bool = Field(
         False, description="Take the payload that Envoy's jwt_authn verified; loopback, UNIX or mTLS listener only."
     )
+    ext_proc_jwt_namespace: str = Field(
+        "envoy.filters.http.jwt_authn", min_length=1, description="Dynamic metadata that jwt_authn writes."
+    )
+    ext_proc_metadata_namespace: str = Field(
+        "toolbelay", min_length=1, description="Dynamic metadata that names the route and the model's capabilities."
+    )
+    ext_proc_session_header: str = Field(
+        "x-session-id", min_length=1, description="Header that carries the session id."
+    )
     ext_proc_route_header: str = Field("", description="Header that names the route; empty = dynamic metadata only.")
     ext_proc_turn_header: str = Field(
         "x-toolbelay-turn-id", description="Header that carries the turn id; empty = none."
@@ -156,6 +165,10 @@ class Settings(BaseSettings):
     )
     ext_proc_authorize_calls: bool = Field(
         False, description="Read buffered responses for tool calls and authorize them before they go on."
+    )
+
+    ext_proc_cache_breakpoint: bool = Field(
+        False, description="Anthropic: add one cache breakpoint at the answer's stable prefix."
     )
 
     # Operations
@@ -243,8 +256,9 @@ VARIABLES: Final[Mapping[str, str]] = {variable(name): name for name in Settings
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name.upper(), [*VARIABLES, *CLIENT_VARIABLES], n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else "unset it; docs/configuration.md lists what there is"
+    known = [known.removeprefix(PREFIX) for known in (*VARIABLES, *CLIENT_VARIABLES)]
+    near = difflib.get_close_matches(name.upper().removeprefix(PREFIX), known, n=1, cutoff=0.6)
+    hint = f"did you mean {PREFIX}{near[0]}?" if near else "unset it; docs/configuration.md lists what there is"
     return f"{name}: no such setting; {hint}"
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from toolbelay.api.failures import start_failure
 from toolbelay.api.serve import run
-from toolbelay.api.server import ListenError
 from toolbelay.settings import InvalidSettingsError, load
 
 INVALID = 3  # exit code: starting again cannot help
@@ -15,12 +15,9 @@ def main() -> int:
     """Serve; returns the exit code."""
     try:
         run(load(), worker=True)
-    except InvalidSettingsError as error:
-        sys.stderr.writelines(f"toolbelay: {fault}\n" for fault in error.faults)
-        return INVALID
-    except ListenError as error:
-        sys.stderr.write(f"toolbelay: {error}\n")
-        return 1
+    except Exception as error:  # noqa: BLE001 - nobody is shown a stack trace
+        sys.stderr.writelines(f"toolbelay: {line}\n" for line in start_failure(error))
+        return INVALID if isinstance(error, InvalidSettingsError) else 1
     return 0
 
 

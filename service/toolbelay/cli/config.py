@@ -45,6 +45,14 @@ def check(*, offline: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(UNAVAILABLE)
 
 
+@config.command()
+def reference() -> None:
+    """Print the page of all settings, Markdown (docs/configuration.md)."""
+    from toolbelay.cli.config_reference import reference as page
+
+    click.echo(page(), nl=False)
+
+
 async def _connect(settings: Settings) -> list[tuple[str, str]]:
     parts: list[tuple[str, Callable[[Settings], Awaitable[None]]]] = [
         ("database", _check_database),

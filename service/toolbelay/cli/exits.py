@@ -13,6 +13,7 @@ USAGE: Final = 2
 REFUSED: Final = 3
 UNAVAILABLE: Final = 4
 UNCONFIRMED: Final = 5
+INTERRUPTED: Final = 130
 
 EXIT_CODES: Final = """\
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 refused: settings, configuration or request; \

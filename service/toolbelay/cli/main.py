@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from toolbelay.cli.exits import EXIT_CODES, REFUSED, UNAVAILABLE, UNCONFIRMED, CommandError
+from toolbelay.cli.exits import EXIT_CODES, INTERRUPTED, OK, REFUSED, UNAVAILABLE, UNCONFIRMED, CommandError
 
 if TYPE_CHECKING:
     from toolbelay.errors import ToolbelayError
@@ -82,18 +82,24 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and end the process."""
+    sys.exit(run())
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command (default: the process's arguments); prints its failure and returns the exit code."""
     try:
-        cli.main(prog_name="toolbelay", standalone_mode=False)
+        code = cli.main(arguments, prog_name="toolbelay", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("toolbelay: interrupted", err=True)
-        sys.exit(130)
+        return INTERRUPTED
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except Exception as error:  # noqa: BLE001 - nobody is shown a stack trace
         told = as_command_error(error)
         told.show()
-        sys.exit(told.exit_code)
+        return told.exit_code
+    return code if isinstance(code, int) else OK
 
 
 def as_command_error(error: Exception) -> CommandError:
@@ -117,6 +123,10 @@ _OF_KIND: Final[dict[str, Callable[[Exception], CommandError]]] = {
     ),
     "StateUnavailableError": lambda error: CommandError(
         f"Redis is unavailable: {error}; check that it runs and TOOLBELAY_REDIS_URL", code=UNAVAILABLE
+    ),
+    "SchemaNotReadyError": lambda error: CommandError(str(error), code=UNAVAILABLE),
+    "JwksError": lambda error: CommandError(
+        f"token keys: {error}; see TOOLBELAY_JWT_JWKS_FILE and TOOLBELAY_JWT_JWKS_URL", code=REFUSED
     ),
     "MigrationError": lambda error: CommandError(str(error)),
     "ListenError": lambda error: CommandError(str(error)),

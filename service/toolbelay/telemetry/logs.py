@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping, MutableMapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TextIO
 
 import structlog
 
@@ -28,11 +28,12 @@ MAX_TEXT: Final = 2000  # characters of one value
 Format = Literal["json", "console"]
 
 
-def configure(*, level: str = "info", format: Format = "json") -> None:  # noqa: A002 - the setting's name
-    """Set up logging of the process, the libraries' included, on standard error."""
+def configure(*, level: str = "info", format: Format = "json", stream: TextIO | None = None) -> None:  # noqa: A002
+    """Set up logging of the process, the libraries' included, on `stream` (default: standard error)."""
+    out = stream or sys.stderr
     renderer: Any = structlog.processors.JSONRenderer()
     if format == "console":
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        renderer = structlog.dev.ConsoleRenderer(colors=out.isatty())
     shared: list[Any] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
@@ -49,7 +50,7 @@ def configure(*, level: str = "info", format: Format = "json") -> None:  # noqa:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared[:3], _library_line],
