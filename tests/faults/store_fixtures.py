@@ -1,0 +1,44 @@
+"""What the store's fault tests share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from tests.contract.session_store_tools import REF, TTL, Session
+from toolbelay.sessions.port import Opened, StateUnavailableError
+
+QUARTER = 0.25  # seconds: what a turn gives one call at most
+ENDS_SECONDS = 5.0  # a call that takes this long hangs
+
+
+async def cause_of(work: Awaitable[object]) -> str:
+    """The cause that a call fails with. A call that outlives its own timeout by far fails the test."""
+    with pytest.raises(StateUnavailableError) as caught:
+        await asyncio.wait_for(work, ENDS_SECONDS)  # type: ignore[arg-type]
+    return caught.value.cause
+
+
+async def quick_open(session: Session, timeout: float = QUARTER) -> Opened:
+    return await session.store.open(session.ref, epoch=0, ttl_seconds=TTL, timeout=timeout)
+
+
+async def works(session: Session) -> bool:
+    try:
+        await quick_open(session)
+    except StateUnavailableError:
+        return False
+    return True
+
+
+async def ping_cause(session: Session, timeout: float = QUARTER) -> str | None:
+    try:
+        await asyncio.wait_for(session.store.ping(timeout=timeout), ENDS_SECONDS)
+    except StateUnavailableError as error:
+        return error.cause
+    return None
+
+
+__all__ = ["ENDS_SECONDS", "QUARTER", "REF", "cause_of", "ping_cause", "quick_open", "works"]
