@@ -34,6 +34,7 @@ class Replica:
         self.every = every
         self.generation = 0
         self.tools: dict[str, Tool] = {}
+        self.retired: dict[str, str] = {}  # exposed name by tool id
 
     async def follow(self, store: Store, step: int) -> None:
         if step % self.every == 0:
@@ -45,11 +46,15 @@ class Replica:
         assert rows.since in {0, self.generation}
         assert rows.generation >= self.generation
         if rows.since == 0:
-            self.tools = {}
+            self.tools, self.retired = {}, {}
         assert not {found.tool_id for found in rows.tools} & set(rows.removed)
         for tool_id in rows.removed:
             self.tools.pop(tool_id, None)
-        self.tools |= {found.tool_id: found for found in rows.tools}
+        assert rows.since == 0 or set(rows.retired) == set(rows.removed)
+        self.retired |= rows.retired
+        for found in rows.tools:
+            self.tools[found.tool_id] = found
+            self.retired.pop(found.tool_id, None)
         self.generation = rows.generation
 
 
@@ -76,6 +81,8 @@ async def play(url: str, applies: list[tuple[dict[str, int], bool, str]]) -> Non
             }
             for tool_id, found in replica.tools.items():
                 assert names.setdefault(tool_id, found.exposed_name) == found.exposed_name
+            assert not replica.retired.keys() & replica.tools.keys()
+            assert replica.retired == replicas[0].retired
             assert replica.tools == replicas[0].tools
 
 

@@ -103,7 +103,7 @@ def read_bundle(bundle: ConfigBundle) -> tuple[Wanted, tuple[str, ...]]:
     if faults:
         raise ConfigRefusedError(_bounded(faults))
     wanted = Wanted(
-        tools=None if bundle.tools is None else tools.definitions,
+        tools=None if bundle.tools is None else tools.tools,
         policies=None if bundle.policies is None else policies,
         routes=None if bundle.routes is None else routes.routes,
     )

@@ -9,8 +9,8 @@ from enum import Enum
 
 from toolbelay.application.apply_bundle import MAX_POLICIES, ConfigKind, ConfigRefusedError
 from toolbelay.application.apply_routes import MAX_ROUTES, WantedRoute, route_tool_ids
-from toolbelay.application.apply_tools import MAX_CATALOG, fingerprint_of
-from toolbelay.catalog.definitions import Definition, Fault
+from toolbelay.application.apply_tools import MAX_CATALOG, WantedTool
+from toolbelay.catalog.definitions import Fault
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.names import assign_exposed_names
 from toolbelay.errors import ErrorReason, ToolbelayError
@@ -45,7 +45,7 @@ class ItemChange:
 class Wanted:
     """A bundle whose every file was read without a fault. `None`: the kind is not part of it."""
 
-    tools: Mapping[str, Definition] | None = None
+    tools: Mapping[str, WantedTool] | None = None
     policies: Mapping[str, str] | None = None
     routes: Mapping[str, WantedRoute] | None = None
 
@@ -119,38 +119,19 @@ def _tools(wanted: Wanted, current: CurrentConfig) -> tuple[list[Tool], list[Too
     listed = wanted.tools or {}
     new = [(tool_id, tool.toolset, tool.name) for tool_id, tool in listed.items() if tool_id not in current.tools]
     names = assign_exposed_names(new, current.reserved)
-    added = [_tool(listed[tool_id], name) for tool_id, name in names.items()]
+    added = [listed[tool_id].named(name) for tool_id, name in names.items()]
     changed = []
     for tool_id, stored in current.tools.items():
-        if (definition := listed.get(tool_id)) is not None:
-            tool = _tool(definition, stored.exposed_name)
-            if not _same(tool, stored):
-                changed.append(tool)
+        tool = listed.get(tool_id)
+        if tool is not None and not _same(tool, stored):
+            changed.append(tool.named(stored.exposed_name))
     return added, changed
 
 
-def _tool(definition: Definition, exposed_name: str) -> Tool:
-    return Tool(
-        tool_id=definition.tool_id,
-        toolset=definition.toolset,
-        name=definition.name,
-        exposed_name=exposed_name,
-        description=definition.description,
-        input_schema=definition.input_schema,
-        fingerprint=fingerprint_of(exposed_name, definition),
-        tags=definition.tags,
-        hints=definition.hints,
-        requires=definition.requires,
-    )
-
-
-def _same(tool: Tool, stored: CurrentTool) -> bool:
-    return (tool.fingerprint, tool.tags, tool.hints, tool.requires) == (
-        stored.fingerprint,
-        stored.tags,
-        stored.hints,
-        stored.requires,
-    )
+def _same(tool: WantedTool, stored: CurrentTool) -> bool:
+    digest = tool.fingerprint(stored.exposed_name)
+    given = (digest, tool.tags, tool.hints, tool.requires)
+    return given == (stored.fingerprint, stored.tags, stored.hints, stored.requires)
 
 
 def _unreserved(added: Sequence[Tool], current: CurrentConfig) -> dict[str, str]:

@@ -1,22 +1,81 @@
-"""Tools files into definitions, one per tool id."""
+"""Tools files into tools, one per tool id."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from toolbelay.application.apply_bundle import SourceFile
 from toolbelay.catalog.definitions import Definition, Fault, read_definitions
-from toolbelay.planner.fingerprint import fingerprint
+from toolbelay.catalog.model import Tool, ToolHints
+from toolbelay.planner.fingerprint import canonical_definition, fingerprint_of_canonical
 
 MAX_CATALOG = 100_000  # tools of a tenant
 
 
+@dataclass(frozen=True, slots=True)
+class WantedTool:
+    """A tool as given, lacking only what its exposed name decides.
+
+    The parsed schema is let go at once: millions of its objects would make the garbage collector stop a
+    service that applies a large catalog for hundreds of milliseconds.
+    """
+
+    tool_id: str
+    toolset: str
+    name: str
+    description: bytes = field(repr=False)
+    input_schema: bytes = field(repr=False)
+    canonical: bytes = field(repr=False)  # equal for definitions that differ only in form
+    tags: frozenset[str]
+    hints: ToolHints
+    requires: frozenset[str]
+
+    @classmethod
+    def of(cls, given: Definition) -> WantedTool:
+        """From a parsed line."""
+        return cls(
+            tool_id=given.tool_id,
+            toolset=given.toolset,
+            name=given.name,
+            description=given.description,
+            input_schema=given.input_schema,
+            canonical=canonical_definition(given.description_text, given.schema_value),
+            tags=given.tags,
+            hints=given.hints,
+            requires=given.requires,
+        )
+
+    def named(self, exposed_name: str) -> Tool:
+        """The tool under its exposed name."""
+        return Tool(
+            tool_id=self.tool_id,
+            toolset=self.toolset,
+            name=self.name,
+            exposed_name=exposed_name,
+            description=self.description,
+            input_schema=self.input_schema,
+            fingerprint=self.fingerprint(exposed_name),
+            tags=self.tags,
+            hints=self.hints,
+            requires=self.requires,
+        )
+
+    def fingerprint(self, exposed_name: str) -> bytes:
+        """The fingerprint under an exposed name."""
+        return fingerprint_of_canonical(exposed_name, self.canonical)
+
+    def means(self, other: WantedTool) -> bool:
+        """Whether both are the same tool; key order, white space and escapes do not count."""
+        mine = (self.canonical, self.tags, self.hints, self.requires)
+        return mine == (other.canonical, other.tags, other.hints, other.requires)
+
+
 @dataclass(slots=True)
 class ReadTools:
-    """What the files hold: a definition by tool id, and every fault."""
+    """What the files hold: a tool by tool id, and every fault."""
 
-    definitions: dict[str, Definition]
+    tools: dict[str, WantedTool]
     faults: list[Fault]
 
 
@@ -28,25 +87,11 @@ def read_tools(files: Sequence[SourceFile]) -> ReadTools:
             if isinstance(item, Fault):
                 found.faults.append(item)
                 continue
-            first = found.definitions.setdefault(item.tool_id, item)
-            if first is not item and not equal(first, item):
-                found.faults.append(_given_twice(file, item))
-    if len(found.definitions) > MAX_CATALOG:
-        count = f"{len(found.definitions)} tools are more than the limit of {MAX_CATALOG}"
+            tool = WantedTool.of(item)
+            if not found.tools.setdefault(tool.tool_id, tool).means(tool):
+                where = f"tools/{file.name}"
+                found.faults.append(Fault(where, tool.tool_id, "given twice, with definitions that differ"))
+    if len(found.tools) > MAX_CATALOG:
+        count = f"{len(found.tools)} tools are more than the limit of {MAX_CATALOG}"
         found.faults.append(Fault("tools", "", count))
     return found
-
-
-def equal(first: Definition, other: Definition) -> bool:
-    """Whether both mean the same; key order, white space and escapes do not count."""
-    labels = (first.tags, first.hints, first.requires) == (other.tags, other.hints, other.requires)
-    return labels and fingerprint_of("", first) == fingerprint_of("", other)
-
-
-def fingerprint_of(exposed_name: str, definition: Definition) -> bytes:
-    """The fingerprint of a definition under its exposed name."""
-    return fingerprint(exposed_name, definition.description_text, definition.schema_value)
-
-
-def _given_twice(file: SourceFile, item: Definition) -> Fault:
-    return Fault(f"tools/{file.name}", item.tool_id, "given twice, with definitions that differ")

@@ -21,10 +21,22 @@ def fingerprint(exposed_name: str, description: str, input_schema: JsonValue) ->
     The schema is a value of `catalog.raw_json.parse`, at most 64 levels deep. Every part carries its
     type and length, so that no two definitions have the same canonical form.
     """
-    parts: list[bytes] = [_DOMAIN]
-    _string(b"s", exposed_name, parts)
+    return fingerprint_of_canonical(exposed_name, canonical_definition(description, input_schema))
+
+
+def canonical_definition(description: str, input_schema: JsonValue) -> bytes:
+    """The part of the canonical form that does not depend on the exposed name; equal for equal definitions."""
+    parts: list[bytes] = []
     _string(b"s", description, parts)
     _canonical(input_schema, parts)
+    return b"".join(parts)
+
+
+def fingerprint_of_canonical(exposed_name: str, canonical: bytes) -> bytes:
+    """The fingerprint from a result of `canonical_definition`, for callers that learn the name later."""
+    parts: list[bytes] = [_DOMAIN]
+    _string(b"s", exposed_name, parts)
+    parts.append(canonical)
     return sha256(b"".join(parts)).digest()
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
-from itertools import islice
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from toolbelay.storage.models import ExposedNameRow, PolicyRow, RouteConfigRow, ToolRow
+from toolbelay.storage.paging import batches, pages
 from toolbelay.storage.port import ChangeScope, CurrentConfig, CurrentTool
 from toolbelay.storage.rows import hints, labels
-
-T = TypeVar("T")
-
-BATCH = 500  # rows, or parameters, of one statement: SQLite allows 32,766 parameters, and the loop stays free
 
 _CURRENT = (
     ToolRow.tool_id,
@@ -28,13 +24,6 @@ _CURRENT = (
     ToolRow.open_world,
     ToolRow.requires,
 )
-
-
-def batches(given: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
-    """`given` in lists of at most `size`."""
-    iterator = iter(given)
-    while batch := list(islice(iterator, size)):
-        yield batch
 
 
 async def read_current(
@@ -58,10 +47,10 @@ async def _tools(
 ) -> AsyncIterator[tuple[str, CurrentTool]]:
     query = select(*_CURRENT).where(ToolRow.tenant_id == tenant_id)
     if scope.every_tool:
-        pages = _pages(connection, query, ToolRow.tool_id)
+        rows = pages(connection, query, ToolRow.tool_id)
     else:
-        pages = _chosen(connection, query, sorted(scope.listed | scope.mentioned))
-    async for row in pages:
+        rows = _chosen(connection, query, sorted(scope.listed | scope.mentioned))
+    async for row in rows:
         tool_id, exposed, digest, tags, *flags, requires = row
         yield tool_id, CurrentTool(exposed, bytes(digest), labels(tags), hints(*flags), labels(requires))
 
@@ -74,18 +63,6 @@ async def _chosen(
             yield row
 
 
-async def _pages(connection: AsyncConnection, query: Select[*tuple[Any, ...]], key: Any) -> AsyncIterator[Any]:
-    """Rows in the order of `key`, the query's first column, batch by batch."""
-    last = ""
-    while True:
-        page = (await connection.execute(query.where(key > last).order_by(key).limit(BATCH))).all()
-        for row in page:
-            yield row
-        if len(page) < BATCH:
-            return
-        last = page[-1][0]
-
-
 async def _count(connection: AsyncConnection, tenant_id: int) -> int:
     query = select(func.count()).select_from(ToolRow).where(ToolRow.tenant_id == tenant_id)
     return await connection.scalar(query) or 0
@@ -94,7 +71,7 @@ async def _count(connection: AsyncConnection, tenant_id: int) -> int:
 async def _reserved(connection: AsyncConnection, tenant_id: int) -> AsyncIterator[tuple[str, str]]:
     query = select(ExposedNameRow.exposed_name, ExposedNameRow.tool_id)
     chosen = query.where(ExposedNameRow.tenant_id == tenant_id)
-    async for name, tool_id in _pages(connection, chosen, ExposedNameRow.exposed_name):
+    async for name, tool_id in pages(connection, chosen, ExposedNameRow.exposed_name):
         yield name, tool_id
 
 

@@ -14,6 +14,7 @@ from toolbelay.storage.failure import SchemaNotReadyError
 from toolbelay.storage.guard import MigrationError
 from toolbelay.storage.migrate import head, require_known_head
 from toolbelay.storage.models import ExposedNameRow, PolicyRow, RemovedToolRow, RouteConfigRow, TenantRow, ToolRow
+from toolbelay.storage.paging import pages
 from toolbelay.storage.port import PolicyFile, RouteRow, TenantRows
 from toolbelay.storage.rows import TOOL_COLUMNS, storable, to_tool
 
@@ -115,7 +116,7 @@ async def _tools(connection: AsyncConnection, tenant_id: int, since: int) -> Asy
 
 
 async def _removed(connection: AsyncConnection, tenant_id: int, since: int) -> Sequence[str]:
-    """At most `writer.MAX_TOMBSTONES` ids."""
+    """At most `write_rows.MAX_TOMBSTONES` ids."""
     query = select(RemovedToolRow.tool_id).where(
         RemovedToolRow.tenant_id == tenant_id, RemovedToolRow.removed_in > since
     )
@@ -124,7 +125,7 @@ async def _removed(connection: AsyncConnection, tenant_id: int, since: int) -> S
 
 async def _retired(connection: AsyncConnection, tenant_id: int, since: int) -> Mapping[str, str]:
     """Exposed names of removed tools: a session may still hold such a tool, and a model may call it."""
-    query = select(ExposedNameRow.tool_id, ExposedNameRow.exposed_name).where(ExposedNameRow.tenant_id == tenant_id)
+    query = select(ExposedNameRow.exposed_name, ExposedNameRow.tool_id).where(ExposedNameRow.tenant_id == tenant_id)
     if since:
         removed = select(RemovedToolRow.tool_id).where(
             RemovedToolRow.tenant_id == tenant_id, RemovedToolRow.removed_in > since
@@ -132,7 +133,7 @@ async def _retired(connection: AsyncConnection, tenant_id: int, since: int) -> M
         query = query.where(ExposedNameRow.tool_id.in_(removed))
     else:
         query = query.where(~exists().where(ToolRow.tenant_id == tenant_id, ToolRow.tool_id == ExposedNameRow.tool_id))
-    return {row.tool_id: row.exposed_name for row in await connection.execute(query)}
+    return {row.tool_id: row.exposed_name async for row in pages(connection, query, ExposedNameRow.exposed_name)}
 
 
 async def _policies(connection: AsyncConnection, tenant_id: int) -> Sequence[PolicyFile]:

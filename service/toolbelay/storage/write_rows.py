@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from toolbelay.storage.current import batches
 from toolbelay.storage.models import (
     ExposedNameRow,
     PolicyRow,
@@ -16,6 +15,7 @@ from toolbelay.storage.models import (
     TenantRow,
     ToolRow,
 )
+from toolbelay.storage.paging import batches
 from toolbelay.storage.port import ConfigChange
 from toolbelay.storage.rows import to_row
 
