@@ -5,9 +5,9 @@ A use that is not recognised counts as a use of everything: the answer may be to
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal
 
 from cedarpy import pst
 
@@ -20,77 +20,84 @@ _HINTS = (
     ("idempotent", "idempotent"),
     ("openWorld", "open_world"),
 )
+# Naming such an entity is comparing that attribute, by the way entities are made (entities.py).
+_PLACES = {"User": ("principal", "subject"), "Role": ("principal", "roles"), "Toolset": ("resource", "toolset")}
+
+
+Variable = Literal["principal", "resource", "context", "action"]
+_NOTHING: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """What decides, beside the action.
 
-    `users`, `roles`, `toolsets`, `tools`: ids of the entities that the set names.
-    `principal`, `resource`, `context`: attributes that it reads.
-    `whole_principal`, `whole_resource`, `whole_context`: used as values, so anything may decide.
-    `isolated`: it asks for attributes or parents of tools by name, so a decision may only ever see the
-    entities of its own request.
+    `whole`: variables used as values, so that anything of them may decide.
+    `read`: attributes by variable whose value may decide in any way.
+    `compared`: literals that a string is compared with, or whose membership in a set is asked, by variable
+    and attribute: nothing else of that attribute decides. Named users, roles and toolsets are among them.
+    `tools`: tool ids that are named.
+    `isolated`: attributes or parents of tools are asked for by the tool's name, so a decision may only
+    ever see the entities of its own request.
     """
 
-    users: frozenset[str] = frozenset()
-    roles: frozenset[str] = frozenset()
-    toolsets: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
+    read: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    compared: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     tools: frozenset[str] = frozenset()
-    principal: frozenset[str] = frozenset()
-    resource: frozenset[str] = frozenset()
-    context: frozenset[str] = frozenset()
-    whole_principal: bool = False
-    whole_resource: bool = False
-    whole_context: bool = False
     isolated: bool = False
 
     @property
     def names_users(self) -> bool:
-        """Whether a decision may depend on who the caller is beyond tenant, roles and scopes."""
-        return bool(self.users) or self.whole_principal or not self.principal.isdisjoint({"subject", "issuer"})
+        """Whether a decision may depend on who the caller is beyond tenant, issuer, roles and scopes."""
+        return self._reads("principal", "subject") or bool(self.compared.get(("principal", "subject")))
+
+    @property
+    def names_every_tool(self) -> bool:
+        """Whether each tool, or each name, is a class of its own."""
+        return self._reads("resource", "name")
 
     def principal_key(self, who: Principal) -> tuple[object, ...]:
         """Give equal keys only to principals whose every decision is equal. The tenant is always in it."""
-        if self.whole_principal:
-            return who.tenant, who.issuer, who.subject, who.roles, who.scopes
-        by_name = "subject" in self.principal or who.subject in self.users
         return (
             who.tenant,
-            who.issuer if "issuer" in self.principal else None,
-            who.subject if by_name else None,
-            who.roles if "roles" in self.principal else who.roles & self.roles,
-            who.scopes if "scopes" in self.principal else None,
+            self._text("principal", "issuer", who.issuer),
+            self._text("principal", "subject", who.subject),
+            self._members("principal", "roles", who.roles),
+            self._members("principal", "scopes", who.scopes),
         )
 
     def context_key(self, route: str, model: str, mode: str) -> tuple[str | None, ...]:
         """Give equal keys only to contexts whose every decision is equal."""
-        whole = self.whole_context
         return (
-            route if whole or "route" in self.context else None,
-            model if whole or "model" in self.context else None,
-            mode if whole or "mode" in self.context else None,
+            self._text("context", "route", route),
+            self._text("context", "model", model),
+            self._text("context", "mode", mode),
         )
-
-    @property
-    def names_every_tool(self) -> bool:
-        """Whether each tool is a class of its own, or each name."""
-        return self.whole_resource or "name" in self.resource
 
     def tool_key(self, tool: Tool) -> tuple[object, ...]:
         """Give equal keys only to tools whose every decision is equal: the tool's class."""
-        if self.whole_resource:
-            return tool.tool_id, tool.toolset, tool.name, tool.tags, tool.hints
-        read = self.resource
         hints = tool.hints
-        by_toolset = "toolset" in read or tool.toolset in self.toolsets
         return (
-            tool.tool_id if tool.tool_id in self.tools else None,
-            tool.toolset if by_toolset else None,
-            tool.name if "name" in read else None,
-            tool.tags if "tags" in read else None,
-            tuple(getattr(hints, field) for attribute, field in _HINTS if attribute in read),
+            tool.tool_id if tool.tool_id in self.tools or "resource" in self.whole else None,
+            self._text("resource", "toolset", tool.toolset),
+            self._text("resource", "name", tool.name),
+            self._members("resource", "tags", tool.tags),
+            tuple(getattr(hints, own) for attribute, own in _HINTS if self._reads("resource", attribute)),
         )
+
+    def _reads(self, variable: Variable, attribute: str) -> bool:
+        return variable in self.whole or attribute in self.read.get(variable, _NOTHING)
+
+    def _text(self, variable: Variable, attribute: str, value: str) -> str | None:
+        if self._reads(variable, attribute) or value in self.compared.get((variable, attribute), _NOTHING):
+            return value
+        return None
+
+    def _members(self, variable: Variable, attribute: str, values: frozenset[str]) -> frozenset[str]:
+        if self._reads(variable, attribute):
+            return values
+        return values & self.compared.get((variable, attribute), _NOTHING)
 
 
 def analyse(policies: Iterable[pst.Template]) -> Dependencies:
@@ -106,23 +113,18 @@ def analyse(policies: Iterable[pst.Template]) -> Dependencies:
 
 class _Walk:
     def __init__(self) -> None:
-        self._entities: dict[str, set[str]] = {"User": set(), "Role": set(), "Toolset": set(), "Tool": set()}
-        self._read: dict[str, set[str]] = {"principal": set(), "resource": set(), "context": set(), "action": set()}
         self._whole: set[str] = set()
+        self._read: dict[str, set[str]] = {"principal": set(), "resource": set(), "context": set(), "action": set()}
+        self._compared: dict[tuple[str, str], set[str]] = {}
+        self._tools: set[str] = set()
         self._isolated = False
 
     def result(self) -> Dependencies:
         return Dependencies(
-            users=frozenset(self._entities["User"]),
-            roles=frozenset(self._entities["Role"]),
-            toolsets=frozenset(self._entities["Toolset"]),
-            tools=frozenset(self._entities["Tool"]),
-            principal=frozenset(self._read["principal"]),
-            resource=frozenset(self._read["resource"]),
-            context=frozenset(self._read["context"]),
-            whole_principal="principal" in self._whole,
-            whole_resource="resource" in self._whole,
-            whole_context="context" in self._whole,
+            whole=frozenset(self._whole),
+            read={variable: frozenset(attributes) for variable, attributes in self._read.items()},
+            compared={place: frozenset(literals) for place, literals in self._compared.items()},
+            tools=frozenset(self._tools),
             isolated=self._isolated,
         )
 
@@ -165,31 +167,44 @@ class _Walk:
         return ()
 
     def _comparison(self, expr: Any) -> bool:
-        """Whether this only compares a variable's own uid, parents or type with what is named; notes the names."""
+        """Whether this only compares something of a variable with what is named; notes the names."""
         match expr:
             case pst.BinaryOp(op="eq" | "not_eq", left=left, right=right):
-                return self._compared(left, right) or self._compared(right, left)
-            case pst.BinaryOp(op="in", left=variable, right=literals):
-                return self._compared(variable, literals)
-            case pst.BinaryOp(op="contains", left=pst.Set() as literals, right=variable):
-                return self._compared(variable, literals)
+                # Equal to a whole set is more than asking for its members: that stays a read.
+                either = ((left, right), (right, left))
+                return any(self._compares(one, other) for one, other in either if not isinstance(other, pst.Set))
+            case pst.BinaryOp(op="in", left=pst.Var() as variable, right=literals):
+                return self._compares(variable, literals)
+            case pst.BinaryOp(op="contains", left=pst.Set() as literals, right=one):
+                return self._compares(one, literals)
+            case pst.BinaryOp(op="contains", left=pst.GetAttr() as many, right=pst.StringLit() as literal):
+                return self._compares(many, literal)
+            case pst.BinaryOp(
+                op="contains_any" | "contains_all", left=pst.GetAttr() as many, right=pst.Set() as literals
+            ):
+                return self._compares(many, literals)
             case pst.Is(base=pst.Var(), in_expr=None):
                 return True  # the schema fixes the type of every variable
             case pst.Is(base=variable, in_expr=literals) if literals is not None:
-                return self._compared(variable, literals)
+                return self._compares(variable, literals)
             case _:
                 return False
 
-    def _compared(self, variable: Any, literals: Any) -> bool:
-        if not isinstance(variable, pst.Var):
-            return False
+    def _compares(self, subject: Any, literals: Any) -> bool:
+        """Whether `subject` is a variable beside named entities, or an attribute of one beside strings."""
         members = literals.elements if isinstance(literals, pst.Set) else (literals,)
-        named = [member.value for member in members if isinstance(member, pst.EntityLit)]
-        if len(named) < len(members):
-            return False
-        for uid in named:
-            self._name(uid)
-        return True
+        if isinstance(subject, pst.Var):
+            named = [member.value for member in members if isinstance(member, pst.EntityLit)]
+            if len(named) == len(members):
+                for uid in named:
+                    self._name(uid)
+                return True
+        if isinstance(subject, pst.GetAttr) and isinstance(subject.base, pst.Var):
+            texts = [member.value for member in members if isinstance(member, pst.StringLit)]
+            if len(texts) == len(members):
+                self._compared.setdefault((subject.base.name, subject.attr), set()).update(texts)
+                return True
+        return False
 
     def _attributes(self, base: Any, attrs: tuple[str, ...]) -> Iterable[Any]:
         if isinstance(base, pst.Var):
@@ -212,7 +227,11 @@ class _Walk:
         return tuple(_nodes(node))
 
     def _name(self, uid: pst.EntityUid) -> None:
-        self._entities.setdefault(uid.type.basename, set()).add(uid.id)
+        place = _PLACES.get(uid.type.basename)
+        if place is not None:
+            self._compared.setdefault(place, set()).add(uid.id)
+        elif uid.type.basename == "Tool":
+            self._tools.add(uid.id)
 
     def _everything(self) -> None:
         self._whole |= {"principal", "resource", "context"}
@@ -220,8 +239,8 @@ class _Walk:
 
 
 def _nodes(node: Any) -> Iterable[Any]:
-    for field in fields(node):
-        value = getattr(node, field.name)
+    for part in fields(node):
+        value = getattr(node, part.name)
         if isinstance(value, tuple):
             yield from (item for item in value if not isinstance(item, pst.Char | pst.Wildcard))
         elif is_dataclass(value) and not isinstance(value, pst.EntityType):
