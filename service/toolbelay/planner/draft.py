@@ -31,10 +31,13 @@ class Draft:
 
     def admit_must_haves(self) -> None:
         """Make room for the missing required, core and called tools, then append them (rules 3 and 4)."""
+        # A tool that is wanted for two reasons comes for the first of them (rule 12).
+        called = [t for t in self._recency if t not in self._ids and t not in self._required]
+        core = [t for t in dict.fromkeys(self._turn.core) if t in called or (t in self._core and t not in self._ids)]
         missing = {
             Origin.REQUIRED: [t for t in self._required if t not in self._ids],
-            Origin.CORE: [t for t in self._core if t not in self._ids],
-            Origin.ADDED_CALLED: [t for t in self._recency if t not in self._ids and t not in self._required],
+            Origin.CORE: core,
+            Origin.ADDED_CALLED: [t for t in called if t not in core],
         }
         excess = len(self.tools) + sum(map(len, missing.values())) - self._bounds.max_tools
         if excess > 0:
