@@ -86,9 +86,7 @@ async def _fresh_and_missing(session: Session) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["valkey", "redis"])
-async def test_hung(
-    fresh_redis_server: Callable[..., RedisServer], stores: Stores, kind: str
-) -> None:
+async def test_hung(fresh_redis_server: Callable[..., RedisServer], stores: Stores, kind: str) -> None:
     server = fresh_redis_server(kind=kind)
     session = Session(stores.make(server.url, pool_size=4))
     await session.begin()

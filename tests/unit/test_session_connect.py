@@ -81,6 +81,7 @@ def test_a_pool_of_none_is_refused() -> None:
         (errors.AuthenticationError("no"), "noauth"),
         (errors.NoPermissionError("no"), "noperm"),
         (errors.ResponseError("ERR The user executing the script can't run this command"), "noperm"),
+        (errors.ResponseError("ACL failure in script: User app has no permissions to run the 'set' command"), "noperm"),
         (errors.ReadOnlyError("no"), "readonly"),
         (errors.OutOfMemoryError("no"), "oom"),
         (errors.ResponseError("BUSY Redis is busy running a script"), "busy"),

@@ -34,6 +34,8 @@ _CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (errors.RedisClusterException, CONNECTION),
 )
 _PREFIXES: Final = (("BUSY", "busy"), ("MISCONF", "misconf"), ("NOREPLICAS", "noreplicas"), ("OOM", "oom"))
+# The ACL allows EVAL but not a command inside the script; the wording of newer and older servers.
+_FORBIDDEN_INSIDE: Final = ("ACL failure in script", "executing the script can't")
 
 CAUSES: Final = frozenset({word for _, word in _CLASSES} | {word for _, word in _PREFIXES}) | {
     BREAKER_OPEN,
@@ -49,7 +51,7 @@ def cause_of(error: BaseException) -> str:
         if isinstance(error, kind):
             return word
     text = str(error)
-    if "executing the script can't" in text:  # the ACL allows EVAL but not a command inside
+    if any(words in text for words in _FORBIDDEN_INSIDE):
         return "noperm"
     return next((word for prefix, word in _PREFIXES if text.startswith(prefix)), OTHER)
 
