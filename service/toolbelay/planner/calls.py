@@ -46,7 +46,7 @@ class CallDecision:
     tool_id: str = ""
 
 
-def decide_call(  # noqa: PLR0911 - one return per verdict, in the order of the rules
+def decide_call(
     name: str,
     *,
     caller_tools: Collection[str],

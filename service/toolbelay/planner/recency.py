@@ -2,7 +2,8 @@
 
 Callers report either the new calls or the whole history, and nothing tells the two apart. So recency is
 read from order alone: the tools not reported keep their place, the reported ones follow by last
-occurrence. A history reported again gives the order that is stored already, and moves nothing.
+occurrence. A history reported again gives the order that is stored already, and moves nothing. A turn
+that comes late, or again, takes its place before the pins of later turns.
 """
 
 from __future__ import annotations
@@ -51,12 +52,14 @@ def wanted_pins(
     A stored pin fits while the state has a place; a missing tool needs one in the answer too.
     """
     stored = {tool.tool_id: (tool.called_turn, tool.called_place) for tool in pinned}
-    reported = by_last_occurrence(called)
+    reported = [t for t in by_last_occurrence(called) if t not in stored or stored[t][0] <= turn]
     if not reported and len(stored) <= state_places:
         return Pins(stored, frozenset())
-    silent = sorted((t for t in stored if t not in set(reported)), key=stored.__getitem__)
+    heard = set(reported)
+    silent = sorted((t for t in stored if t not in heard), key=stored.__getitem__)
+    later = [t for t in silent if stored[t][0] > turn]
     kept: list[str] = []
-    for tool_id in reversed(silent + reported):
+    for tool_id in reversed([*silent[: len(silent) - len(later)], *reported, *later]):
         if tool_id not in required:
             shows = tool_id in visible
             if state_places <= 0 or (tool_id not in present and answer_places <= 0):
@@ -69,17 +72,16 @@ def wanted_pins(
 
 
 def _renumber(kept: Sequence[str], stored: Mapping[str, Recency], turn: int) -> dict[str, Recency]:
-    """Stored recency up to the first new or reordered tool; from there on the calls are this turn's."""
+    """Stored recency up to the first new or reordered tool; from there on the calls are this turn's, or later."""
     recency: dict[str, Recency] = {}
     last: Recency = (0, -1)
     moved = False
     for tool_id in kept:
         known = stored.get(tool_id)
-        moved = moved or known is None or known <= last
-        if moved or known is None:
-            at = max(turn, last[0])
-            last = (at, last[1] + 1 if last[0] == at else 0)
-        else:
+        if known is not None and known > last and (not moved or known[0] > turn):
             last = known
+        else:
+            moved, at = True, max(turn, last[0])
+            last = (at, last[1] + 1 if last[0] == at else 0)
         recency[tool_id] = last
     return recency
