@@ -13,6 +13,9 @@ from toolbelay.storage.paging import batches, pages
 from toolbelay.storage.port import ChangeScope, CurrentConfig, CurrentTool
 from toolbelay.storage.rows import hints, labels
 
+# Beyond this, reading every row costs less: PostgreSQL's generic plan of a long IN compares each row with each id.
+MANY = 1_000
+
 _CURRENT = (
     ToolRow.tool_id,
     ToolRow.exposed_name,
@@ -46,13 +49,15 @@ async def _tools(
     connection: AsyncConnection, tenant_id: int, scope: ChangeScope
 ) -> AsyncIterator[tuple[str, CurrentTool]]:
     query = select(*_CURRENT).where(ToolRow.tenant_id == tenant_id)
-    if scope.every_tool:
+    wanted = scope.listed | scope.mentioned
+    if scope.every_tool or len(wanted) > MANY:
         rows = pages(connection, query, ToolRow.tool_id)
     else:
-        rows = _chosen(connection, query, sorted(scope.listed | scope.mentioned))
+        rows = _chosen(connection, query, sorted(wanted))
     async for row in rows:
         tool_id, exposed, digest, tags, *flags, requires = row
-        yield tool_id, CurrentTool(exposed, bytes(digest), labels(tags), hints(*flags), labels(requires))
+        if scope.every_tool or tool_id in wanted:
+            yield tool_id, CurrentTool(exposed, bytes(digest), labels(tags), hints(*flags), labels(requires))
 
 
 async def _chosen(
