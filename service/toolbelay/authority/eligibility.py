@@ -58,6 +58,8 @@ class ToolClasses:
         brought = tool.toolset == CALLER_TOOLSET
         if brought and self._dependencies.names_every_tool:
             return _UNSHARED  # its name is a stranger's: numbering it would let requests fill the memory
+        if not _encodable(tool):
+            return _UNSHARED  # Cedar cannot take it: denied, whatever the class of its like is permitted
         number = self._numbers.get(key)
         if number is None:
             if self.full:
@@ -109,6 +111,15 @@ class _Decisions:
 
     def size(self) -> int:
         return sum(len(table) for table in self.tables.values())
+
+
+def _encodable(tool: Tool) -> bool:
+    try:
+        for text in (tool.tool_id, tool.toolset, tool.name, *tool.tags):
+            text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
