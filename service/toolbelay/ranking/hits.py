@@ -15,20 +15,27 @@ FIRST_LOOK = 2  # times what is wanted: most callers may see most tools
 
 
 def best_hits(relevance: Relevance, eligible: Callable[[int], bool], most: int) -> Hits:
-    """At most `most` rows that match and are eligible, best first, ties by row (tool id)."""
-    finite = np.where(np.isfinite(relevance.scores), relevance.scores, np.float32(0))
-    scores = np.where(relevance.matches, finite, np.float32(0))
+    """At most `most` eligible rows with a score, best first, ties by row (tool id).
+
+    Rows that do not match are among them, as evidence of their toolset, unless none matches.
+    """
+    scores = np.where(np.isfinite(relevance.scores), relevance.scores, np.float32(0))
     found: list[int] = []
     seen = 0
-    for ordered in (_best(scores, FIRST_LOOK * most), None):
-        rows = _best(scores, len(scores)) if ordered is None else ordered
+    for look in (FIRST_LOOK * most, len(scores)):
+        rows = _best(scores, look)
         for row in rows[seen:].tolist():
             if eligible(row):
                 found.append(row)
                 if len(found) == most:
-                    return Hits(np.array(found, np.intp), finite)
+                    break
         seen = len(rows)
-    return Hits(np.array(found, np.intp), finite)
+        if len(found) == most:
+            break
+    hits = np.array(found, np.intp)
+    if not relevance.matches[hits].any():
+        hits = hits[:0]
+    return Hits(hits, scores, relevance.matches)
 
 
 def _best(scores: Scores, most: int) -> Rows:

@@ -31,7 +31,7 @@ FALLBACKS: Mapping[str, tuple[str, ...]] = {
     "embedding": ("embedding", "keyword"),
     "keyword": ("keyword",),
 }
-MOST_HITS = 128  # that priors look at
+MOST_HITS = 160  # that priors look at
 RETRY_SECONDS = (1.0, 5.0, 30.0, 60.0)  # between tries to embed a catalog; the last repeats
 FALLBACK_SECONDS = 0.1  # of the deadline that a slow strategy leaves to the next
 REWRITE_CANDIDATES = 48
@@ -140,7 +140,7 @@ class CatalogIndex:
         eligible = _by_row(corpus, query.eligible)
         hits = best_hits(relevance, eligible, max(MOST_HITS, query.limit))
         if not query.sticky:
-            return _matches(corpus, {int(row): float(hits.relevance[row]) for row in hits.rows}, query)
+            return _matches(corpus, hits.matching(), query)
         called = [corpus.row_of[tool_id] for tool_id in query.called if tool_id in corpus.row_of]
         scores = scored(
             corpus,

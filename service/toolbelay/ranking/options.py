@@ -30,7 +30,7 @@ class RankingOptions(BaseModel):
     # Priors of a session's turns; 0 switches one off. A stateless selection never uses them.
     toolset_weight: Weight = 1.0  # toolsets that gather many hits
     called_weight: Weight = 0.6  # toolsets of the tools called so far
-    supply_weight: Weight = 1.3  # tools whose name says what a hit of their toolset takes as a parameter
+    supply_weight: Weight = 2.0  # tools whose name says what a hit of their toolset takes as a parameter
     # Admission: `each` offers the best tools one by one; `toolsets` brings whole toolsets and then keeps still.
     admission: Literal["each", "toolsets"] = "each"
     whole_toolset: int = Field(default=24, ge=1, le=128)  # tools of the leading toolset that come together

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from toolbelay.ranking.corpus import Corpus, Rows
 from toolbelay.ranking.lexical import Scores
@@ -33,10 +34,15 @@ MAX_TOOLSETS = 3  # that may add tools without a hit of their own
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """The best eligible tools of a text, best first. `relevance` is over all rows: also of those that do not match."""
+    """The best eligible tools of a text, best first. `relevance` and `matches` are over all rows of the corpus."""
+
+    def matching(self) -> dict[int, float]:
+        """Row → relevance, of the hits that match, best first."""
+        return {row: float(self.relevance[row]) for row in self.rows.tolist() if self.matches[row]}
 
     rows: Rows
     relevance: Scores
+    matches: npt.NDArray[np.bool_]
 
     @property
     def best(self) -> float:
@@ -68,12 +74,13 @@ def scored(
     """Row → score of each hit and of the `members` (eligible rows) of toolsets that gather evidence.
 
     The score is 1 - (1 - relevance) x exp(-priors x the best hit's relevance): within 0 to 1 on every catalog, and
-    the relevance itself where no prior speaks. The best hit keeps its place: priors never outdo it.
+    the relevance itself where no prior speaks. Until the session has called a tool, no prior outdoes the
+    best hit.
     """
     best = hits.best
     share = leading(evidence(corpus, hits), best)
     called = frozenset(called)
-    found = {int(row): float(hits.relevance[row]) for row in hits.rows}
+    found = hits.matching()
     for toolset in share:
         for row in members.get(toolset, ()):
             if hits.relevance[row] > 0:
@@ -87,8 +94,8 @@ def scored(
         prior = best * options.toolset_weight * share.get(toolset, 0.0) + supplied.get(row, 0.0)
         prior += best * options.called_weight if toolset in called else 0.0
         scores[row] = 1 - (1 - min(relevance, 1.0)) * math.exp(-prior)
-    if len(hits.rows):
-        scores[int(hits.rows[0])] = math.nextafter(max(scores.values()), math.inf)
+    if found and not called:
+        scores[next(iter(found))] = math.nextafter(max(scores.values()), math.inf)
     return scores
 
 
