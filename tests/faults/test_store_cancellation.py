@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import random
 from collections.abc import AsyncIterator, Callable
@@ -73,10 +74,8 @@ async def test_no_connection_is_leaked(stores: Stores, proxy: Proxy, redis_serve
 
     async def call() -> None:
         limit = 0.0002 if chance.random() < 0.3 else 5.0
-        try:
+        with contextlib.suppress(*([StateUnavailableError] if limit < 1 else [])):
             await store.touch(REF, epoch=0, ttl_seconds=TTL, timeout=limit)
-        except StateUnavailableError as error:
-            assert limit < 1, error.cause
 
     for _ in range(40):
         await asyncio.gather(*(call() for _ in range(50)))

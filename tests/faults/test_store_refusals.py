@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from tests.contract.session_store_tools import REF, TIMEOUT, Place, Session, Stores, names, state_of
-from tests.faults.store_fixtures import cause_of, ping_cause, quick_open, works
+from tests.faults.store_fixtures import cause_of, in_step, ping_cause, quick_open, works
 from tests.support.proxy import Proxy
 from tests.support.servers import RedisServer, Server
 from tests.support.waiting import wait_until_async
@@ -94,7 +94,7 @@ async def test_after_a_failover_the_new_primary_is_found_within_the_call(
     await session.store.raise_generation("acme", 8, timeout=TIMEOUT)
     await session.begin(state_of("a/kept"))
     await asyncio.gather(*(session.open() for _ in range(3)))
-    await wait_until_async(lambda: _same_offset(server, replica), 10, "the replica caught up")
+    await wait_until_async(lambda: in_step(server, replica), 10, "the replica caught up")
     replica.command("REPLICAOF", "NO", "ONE")
     server.command("REPLICAOF", "127.0.0.1", replica.port)
     proxy.target = replica.port
@@ -104,15 +104,6 @@ async def test_after_a_failover_the_new_primary_is_found_within_the_call(
     assert all(each.fresh_connection for each in opened)
     assert stores.watch.events[StoreEvent.RETRIED] >= 1
     assert stores.watch.failures == {}
-
-
-def _same_offset(primary: RedisServer, replica: RedisServer) -> bool:
-    one, other = primary.command("INFO", "replication"), replica.command("INFO", "replication")
-    assert isinstance(one, dict)
-    assert isinstance(other, dict)
-    if other.get("master_link_status") != "up":
-        return False
-    return bool(one["master_repl_offset"] == other["slave_repl_offset"])
 
 
 async def test_loading_is_told_and_passes(session: Session, server: RedisServer) -> None:
