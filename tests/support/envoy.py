@@ -70,7 +70,10 @@ class Envoy(Server):
         with contextlib.suppress(httpx.HTTPError):
             if httpx.get(f"{admin}/ready", timeout=1).status_code != 200:
                 return False
-            return re.search(r"toolbelay::.*::health_flags::healthy", httpx.get(f"{admin}/clusters", timeout=1).text) is not None
+            return (
+                re.search(r"toolbelay::.*::health_flags::healthy", httpx.get(f"{admin}/clusters", timeout=1).text)
+                is not None
+            )
         return False
 
 

@@ -1,0 +1,297 @@
+"""The deployed Envoy configuration, a real Envoy, and an upstream that keeps the exact bytes that it gets."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.binaries import MissingBinaryError
+from tests.support.envoy import Envoy, Received, Upstream, envoy_binary
+from tests.support.ext_proc import JWT, PATHS, FakeApplication, ProcessorThread, chat_body
+from toolbelay.catalog.formats import WireFormat
+from toolbelay.errors import ErrorReason, ToolbelayError
+from toolbelay.ext_proc.options import ExtProcOptions
+from toolbelay.planner.calls import Denial
+
+pytestmark = pytest.mark.e2e
+
+CHAT, RESPONSES, ANTHROPIC = WireFormat.OPENAI_CHAT, WireFormat.OPENAI_RESPONSES, WireFormat.ANTHROPIC_MESSAGES
+MODES = ["BUFFERED", "BUFFERED_PARTIAL", "STREAMED", "FULL_DUPLEX_STREAMED"]
+HEADERS = {"content-type": "application/json", "x-toolbelay-token": JWT, "x-session-id": "s1"}
+RENDERED = {
+    CHAT: b'{"type":"function","function":{"name":"find","description":"Finds \\u00e9.","parameters":{"type":"object"}}}',
+    RESPONSES: b'{"type":"function","name":"find","description":"Finds \\u00e9.","parameters":{"type":"object"}}',
+    ANTHROPIC: b'{"name":"find","description":"Finds \\u00e9.","input_schema":{"type":"object"}}',
+}
+FAILS_OPEN = {"failure_mode_allow: false": "failure_mode_allow: true"}
+SMALL_BUFFER = {"per_connection_buffer_limit_bytes: 10485760": "per_connection_buffer_limit_bytes: 32768"}
+
+
+class Stack:
+    """A processor, Envoy in front of it, and the upstream behind."""
+
+    def __init__(self, processor: ProcessorThread, envoy: Envoy, upstream: Upstream) -> None:
+        self.processor, self.envoy, self.upstream = processor, envoy, upstream
+        self.client = httpx.Client(base_url=envoy.url, timeout=20)
+
+    @property
+    def app(self) -> FakeApplication:
+        return self.processor.app
+
+    def post(self, body: bytes | Iterator[bytes], wire_format: WireFormat = CHAT, **headers: str) -> httpx.Response:
+        more = {key.replace("_", "-"): value for key, value in headers.items()}
+        return self.client.post(PATHS[wire_format], content=body, headers={**HEADERS, **more})
+
+    def forwarded(self, body: bytes | Iterator[bytes], wire_format: WireFormat = CHAT, **headers: str) -> Received:
+        answer = self.post(body, wire_format, **headers)
+        assert answer.status_code == 200, answer.text
+        return self.upstream.last()
+
+
+def mode_changes(mode: str) -> dict[str, str]:
+    trailers = "\n                        request_trailer_mode: SEND" if mode.startswith("FULL") else ""
+    return {"request_body_mode: BUFFERED": f"request_body_mode: {mode}{trailers}"}
+
+
+def open_stack(
+    stack: ExitStack,
+    changes: dict[str, str] | None = None,
+    options: ExtProcOptions | None = None,
+    app: FakeApplication | None = None,
+) -> Stack:
+    try:
+        envoy_binary()
+    except MissingBinaryError as error:
+        pytest.skip(str(error))
+    processor = ProcessorThread(options, app)
+    stack.callback(processor.close)
+    upstream = Upstream()
+    stack.callback(upstream.close)
+    envoy = Envoy(processor.port, upstream.port, changes)
+    stack.callback(envoy.close)
+    envoy.start()
+    opened = Stack(processor, envoy, upstream)
+    stack.callback(opened.client.close)
+    return opened
+
+
+@pytest.fixture(scope="module", params=MODES)
+def each_mode(request: pytest.FixtureRequest) -> Iterator[Stack]:
+    with ExitStack() as stack:
+        yield open_stack(stack, mode_changes(request.param))
+
+
+@pytest.fixture(scope="module")
+def deployed() -> Iterator[Stack]:
+    """The file as it is."""
+    with ExitStack() as stack:
+        yield open_stack(stack)
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Stack]]:
+    with ExitStack() as stack:
+        yield lambda *args, **options: open_stack(stack, *args, **options)
+
+
+def chunks(body: bytes, size: int) -> Iterator[bytes]:
+    return (body[at : at + size] for at in range(0, len(body), size))
+
+
+def test_envoy_validates_the_file(deployed: Stack) -> None:
+    done = subprocess.run(
+        [envoy_binary(), "--mode", "validate", "-c", deployed.envoy.config], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("wire_format", [CHAT, RESPONSES, ANTHROPIC])
+def test_every_byte_outside_tools_stays(each_mode: Stack, wire_format: WireFormat) -> None:
+    body = chat_body(wire_format)
+    got = each_mode.forwarded(body, wire_format)
+    assert got.body == body.replace(b'\\/"\n}', b'\\/","tools":[' + RENDERED[wire_format] + b"]\n}")
+    assert got.header("content-length") in (None, str(len(got.body)))
+    assert got.header("x-toolbelay-token") is None
+    assert got.header("x-session-id") == "s1"
+
+
+@pytest.mark.parametrize("size", [32_768, 32_769, 1_000_000, 6_000_000])
+def test_row_59_bodies_of_every_size(each_mode: Stack, size: int) -> None:
+    filler = size - len(chat_body(CHAT, ""))
+    body = chat_body(CHAT, "é" * (filler // 2) + "x" * (filler % 2))
+    assert len(body) == size
+    expected = body.replace(b'\\/"\n}', b'\\/","tools":[' + RENDERED[CHAT] + b"]\n}")
+    assert each_mode.forwarded(body).body == expected
+    assert each_mode.forwarded(chunks(body, 65_537)).body == expected
+
+
+@pytest.mark.parametrize("size", [1, 3, 10])
+def test_row_59_chunk_borders_anywhere(each_mode: Stack, size: int) -> None:
+    body = chat_body(CHAT, "é😀", tools=[{"type": "function", "function": {"name": "own"}}])
+    got = each_mode.forwarded(chunks(body, size))
+    assert got.body == body.replace(b"}}]", b"}}," + RENDERED[CHAT] + b"]").replace(
+        b'"tools" : [{"type": "function", ', b'"tools" : [{"type": "function", '
+    )
+
+
+def test_what_is_not_ours_passes_untouched(each_mode: Stack) -> None:
+    bodies = [b"", b"hello", b"{}", b'{"messages":[]}', b'["model"]', b"\xef\xbb\xbfx", b'{"model":"m","messages":[']
+    for body in bodies:
+        assert each_mode.forwarded(body).body == body
+        assert each_mode.forwarded(chunks(body, 4)).body == body
+    assert each_mode.client.get("/v1/models").status_code == 200
+    assert each_mode.upstream.last().method == "GET"
+    large = bytes(12_000_000)
+    assert each_mode.client.post("/v1/files", content=large, headers={"x-toolbelay-token": JWT}).status_code == 200
+    assert each_mode.upstream.last().body == large
+    assert each_mode.upstream.last().header("x-toolbelay-token") is None
+
+
+def test_denials_end_in_every_mode(each_mode: Stack) -> None:
+    before = len(each_mode.upstream.received)
+    for body in (chat_body(CHAT), chunks(chat_body(CHAT), 20)):
+        answer = each_mode.post(body, x_toolbelay_token="wrong")
+        assert answer.status_code == 401
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.json()["error"]["code"] == "token_invalid"
+    assert each_mode.post(chat_body(ANTHROPIC), ANTHROPIC, x_toolbelay_token="wrong").json()["type"] == "error"
+    assert len(each_mode.upstream.received) == before
+
+
+def test_the_receipt_comes_back(each_mode: Stack) -> None:
+    assert "outcome=SEEDED;turn=1" in each_mode.post(chat_body(CHAT)).headers["x-toolbelay-receipt"]
+
+
+def test_a_compressed_body_in_every_mode(each_mode: Stack) -> None:
+    plain = each_mode.forwarded(chat_body(CHAT)).body
+    got = each_mode.forwarded(gzip.compress(chat_body(CHAT)), content_encoding="gzip")
+    assert got.header("content-encoding") == "gzip"
+    assert gzip.decompress(got.body) == plain
+
+
+def test_clients_cannot_choose_the_route(make: Callable[..., Stack]) -> None:
+    stack = make(options=ExtProcOptions(route_header="x-toolbelay-route"))
+    stack.forwarded(chat_body(CHAT), x_toolbelay_route="admin")
+    assert stack.app.requests[-1].route == ""
+
+
+def test_a_router_in_front_chooses_it_by_metadata(make: Callable[..., Stack]) -> None:
+    """A filter before Toolbelay's, as a semantic router is one, sets dynamic metadata."""
+    filter_before = """- name: choose
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.filters.http.set_metadata.v3.Config
+                      metadata: [{metadata_namespace: toolbelay, value: {route: eu}}]
+                  - name: strip"""
+    stack = make({"- name: strip": filter_before})
+    stack.forwarded(chat_body(CHAT))
+    assert stack.app.requests[-1].route == "eu"
+
+
+def test_row_59_the_buffer_limit_is_envoys_413(make: Callable[..., Stack]) -> None:
+    stack = make(SMALL_BUFFER)
+    assert stack.post(chat_body(CHAT, "x" * 30_000)).status_code == 200
+    assert stack.post(chat_body(CHAT, "x" * 64_000)).status_code == 413
+    assert stack.post(chat_body(CHAT)).status_code == 200
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_row_59_over_our_limit(make: Callable[..., Stack], mode: str) -> None:
+    body = chat_body(CHAT, "x" * 50_000)
+    stack = make(mode_changes(mode), ExtProcOptions(max_body_bytes=40_000))
+    for sent in (body, chunks(body, 9_000)):
+        assert stack.forwarded(sent).body == body
+    stack = make(mode_changes(mode), ExtProcOptions(max_body_bytes=40_000, on_large_body="reject"))
+    for sent in (body, chunks(body, 9_000)):
+        assert stack.post(sent).status_code == 413
+    assert not stack.upstream.received
+
+
+def test_a_part_of_a_body_in_partial_mode_passes(make: Callable[..., Stack]) -> None:
+    stack = make({**SMALL_BUFFER, **mode_changes("BUFFERED_PARTIAL")})
+    body = chat_body(CHAT, "x" * 100_000)
+    assert stack.forwarded(body).body == body
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("fails_open", [False, True])
+def test_row_60_outages(make: Callable[..., Stack], mode: str, fails_open: bool) -> None:
+    """A request goes on whole, or not at all; what was withheld never goes on in part."""
+    app = FakeApplication(error=ToolbelayError(ErrorReason.AUTHORITY_UNVERIFIABLE, "no"))
+    stack = make({**mode_changes(mode), **(FAILS_OPEN if fails_open else {})}, None, app)
+    body = chat_body(CHAT, "x" * 40_000)
+    for sent in (body, chunks(body, 9_000)):
+        answer = stack.post(sent)
+        assert answer.status_code in ((200, 503) if fails_open else (503,))
+        assert (answer.status_code == 200) is bool(stack.upstream.received)
+        assert all(got.body == body for got in stack.upstream.received)
+        assert all(got.header("x-toolbelay-token") is None for got in stack.upstream.received)
+        stack.upstream.received.clear()
+    if mode == "BUFFERED":
+        assert answer.status_code == (200 if fails_open else 503)
+
+
+@pytest.mark.parametrize("fails_open", [False, True])
+def test_row_60_down_and_hanging(make: Callable[..., Stack], fails_open: bool) -> None:
+    app = FakeApplication(delay=30)
+    changes = {"message_timeout: 1s": "message_timeout: 0.3s", **(FAILS_OPEN if fails_open else {})}
+    stack = make(changes, ExtProcOptions(deadline=20), app)
+    hanging = stack.post(chat_body(CHAT)).status_code
+    stack.processor.close()
+    down = stack.post(chat_body(CHAT)).status_code
+    assert (hanging, down) == ((200, 200) if fails_open else (504, 503))
+    assert all(got.header("x-toolbelay-token") is None for got in stack.upstream.received)
+
+
+def test_row_60_a_denial_is_not_turned_into_fail_open(make: Callable[..., Stack]) -> None:
+    app = FakeApplication(error=ToolbelayError(ErrorReason.REQUIRED_TOOL_UNAVAILABLE, "no"))
+    stack = make(FAILS_OPEN, None, app)
+    assert stack.post(chat_body(CHAT)).status_code == 403
+    assert not stack.upstream.received
+
+
+def test_an_error_inside_ends_the_stream(make: Callable[..., Stack]) -> None:
+    stack = make(app=FakeApplication(error=RuntimeError("secret")))
+    answer = stack.post(chat_body(CHAT))
+    assert answer.status_code == 503
+    assert "secret" not in answer.text
+    stack.app.error = None
+    assert stack.post(chat_body(CHAT)).status_code == 200
+
+
+def response_of(*names: str) -> bytes:
+    calls = [{"id": n, "type": "function", "function": {"name": n, "arguments": "{}"}} for n in names]
+    message: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": calls}
+    return json.dumps({"choices": [{"finish_reason": "tool_calls", "message": message}]}).encode()
+
+
+def test_denied_calls_never_reach_the_client(make: Callable[..., Stack]) -> None:
+    app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
+    stack = make(options=ExtProcOptions(authorize_calls=True), app=app)
+    stack.upstream.answer = response_of("find", "drop")
+    answer = stack.post(chat_body(CHAT))
+    names = [call["function"]["name"] for call in answer.json()["choices"][0]["message"]["tool_calls"]]
+    assert names == ["find"]
+    stack.upstream.answer = response_of("drop")
+    answer = stack.post(chat_body(CHAT))
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "tool_call_denied"
+    stack.upstream.answer = response_of("find")
+    answer = stack.post(chat_body(CHAT))
+    assert answer.content == stack.upstream.answer
+    assert "x-toolbelay-receipt" in answer.headers
+
+
+def test_a_streaming_answer_passes_untouched(make: Callable[..., Stack]) -> None:
+    app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
+    stack = make(options=ExtProcOptions(authorize_calls=True), app=app)
+    stack.upstream.answer = b'data: {"choices":[{"delta":{"tool_calls":[{"function":{"name":"drop"}}]}}]}\n\n'
+    stack.upstream.answer_headers = {"content-type": "text/event-stream"}
+    assert stack.post(chat_body(CHAT)).content == stack.upstream.answer
+    assert not app.authorized

@@ -1,0 +1,567 @@
+"""One HTTP exchange, message by message."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import grpc
+import pytest
+from envoy.config.core.v3 import base_pb2
+from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode as Mode
+from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
+
+from tests.support.ext_proc import JWT, PATHS, FakeApplication, FakeVerifier, chat_body
+from tests.support.waiting import wait_until_async
+from toolbelay.application.turn import ChoiceMode, ToolChoice
+from toolbelay.catalog.formats import WireFormat
+from toolbelay.errors import ErrorReason, ToolbelayError
+from toolbelay.ext_proc.exchange import Exchange
+from toolbelay.ext_proc.faults import OutageError
+from toolbelay.ext_proc.options import ExtProcOptions
+from toolbelay.planner.calls import Denial
+
+CHAT, RESPONSES, ANTHROPIC = WireFormat.OPENAI_CHAT, WireFormat.OPENAI_RESPONSES, WireFormat.ANTHROPIC_MESSAGES
+RENDERED = {
+    CHAT: b'{"type":"function","function":{"name":"find","description":"Finds \\u00e9.","parameters":{"type":"object"}}}',
+    RESPONSES: b'{"type":"function","name":"find","description":"Finds \\u00e9.","parameters":{"type":"object"}}',
+    ANTHROPIC: b'{"name":"find","description":"Finds \\u00e9.","input_schema":{"type":"object"}}',
+}
+
+
+class Stream:
+    """Envoy's side of one stream."""
+
+    def __init__(
+        self,
+        app: FakeApplication | None = None,
+        options: ExtProcOptions | None = None,
+        *,
+        mode: int = Mode.BUFFERED,
+        response_mode: int = Mode.NONE,
+        verifier: FakeVerifier | None = None,
+    ) -> None:
+        self.app = app or FakeApplication()
+        self.exchange = Exchange(self.app.processor(options or ExtProcOptions(), verifier))
+        self.config = pb.ProtocolConfiguration(request_body_mode=mode, response_body_mode=response_mode)
+
+    async def headers(
+        self,
+        wire_format: WireFormat | None = CHAT,
+        *,
+        method: str = "POST",
+        end: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        more: tuple[tuple[str, bytes], ...] = (("x-toolbelay-token", JWT.encode()),),
+        **given: str,
+    ) -> list[Any]:
+        pairs = {":method": method, ":path": PATHS[wire_format] if wire_format else "/v1/models"}
+        pairs["content-type"] = "application/json"
+        pairs |= {key.replace("_", "-"): value for key, value in given.items()}
+        listed = [base_pb2.HeaderValue(key=key, raw_value=value.encode()) for key, value in pairs.items()]
+        listed += [base_pb2.HeaderValue(key=key, raw_value=value) for key, value in more]
+        headers = pb.HttpHeaders(headers=base_pb2.HeaderMap(headers=listed), end_of_stream=end)
+        message = pb.ProcessingRequest(request_headers=headers, protocol_config=self.config)
+        for namespace, value in (metadata or {}).items():
+            message.metadata_context.filter_metadata[namespace].update(value)
+        return await self.exchange.answer(message)
+
+    async def body(self, body: bytes, *, end: bool = True) -> list[Any]:
+        return await self.exchange.answer(pb.ProcessingRequest(request_body=pb.HttpBody(body=body, end_of_stream=end)))
+
+    async def trailers(self) -> list[Any]:
+        return await self.exchange.answer(pb.ProcessingRequest(request_trailers=pb.HttpTrailers()))
+
+    async def response(self, body: bytes, *, content_type: str = "application/json", **given: str) -> list[Any]:
+        pairs = {":status": "200", "content-type": content_type, **{k.replace("_", "-"): v for k, v in given.items()}}
+        listed = [base_pb2.HeaderValue(key=key, value=value) for key, value in pairs.items()]
+        message = pb.ProcessingRequest(response_headers=pb.HttpHeaders(headers=base_pb2.HeaderMap(headers=listed)))
+        first = await self.exchange.answer(message)
+        message = pb.ProcessingRequest(response_body=pb.HttpBody(body=body, end_of_stream=True))
+        return [*first, *await self.exchange.answer(message)]
+
+
+async def sent(body: bytes, wire_format: WireFormat = CHAT, stream: Stream | None = None, **headers: Any) -> Any:
+    """The reply to a whole body in BUFFERED mode."""
+    stream = stream or Stream()
+    await stream.headers(wire_format, **headers)
+    (reply,) = await stream.body(body)
+    return reply
+
+
+def new_body(reply: Any) -> bytes:
+    common = reply.request_body.response
+    assert common.body_mutation.WhichOneof("mutation") == "body", reply
+    lengths = [h.header.raw_value for h in common.header_mutation.set_headers if h.header.key == "content-length"]
+    assert lengths in ([], [str(len(common.body_mutation.body)).encode()])
+    body: bytes = common.body_mutation.body
+    return body
+
+
+def untouched(reply: Any) -> bool:
+    return bool(reply == pb.ProcessingResponse(request_body=pb.BodyResponse(response=pb.CommonResponse())))
+
+
+def denied(reply: Any) -> tuple[int, dict[str, Any]]:
+    assert reply.HasField("immediate_response"), reply
+    return reply.immediate_response.status.code, json.loads(reply.immediate_response.body)
+
+
+@pytest.mark.parametrize("wire_format", [CHAT, RESPONSES, ANTHROPIC])
+async def test_tools_are_put_in_and_every_other_byte_stays(wire_format: WireFormat) -> None:
+    body = chat_body(wire_format)
+    reply = await sent(body, wire_format)
+    tools = b',"tools":[%b]' % RENDERED[wire_format]
+    assert new_body(reply) == body.replace(b'\\/"\n}', b'\\/"' + tools + b"\n}")
+
+
+@pytest.mark.parametrize("wire_format", [CHAT, RESPONSES, ANTHROPIC])
+async def test_the_callers_items_keep_their_bytes(wire_format: WireFormat) -> None:
+    own = {CHAT: b'{ "type":"function", "function":{"name":"own"} }', RESPONSES: b'{"type":"web_search" }'}
+    item = own.get(wire_format, b'{"name" : "own","input_schema":{"type":"object"}}')
+    body = chat_body(wire_format).replace(b' "temperature"', b' "tools" : [ ' + item + b' ] , "temperature"')
+    reply = await sent(body, wire_format)
+    assert new_body(reply) == body.replace(b"[ " + item + b" ]", b"[" + item + b"," + RENDERED[wire_format] + b"]")
+
+
+async def test_an_answer_that_changes_nothing_leaves_the_body() -> None:
+    app = FakeApplication(adds=False)
+    body = chat_body(CHAT, tools=[{"type": "function", "function": {"name": "own"}}], tool_choice="auto")
+    assert untouched(await sent(body, stream=Stream(app)))
+    assert untouched(await sent(chat_body(CHAT), stream=Stream(app)))
+    assert untouched(await sent(chat_body(CHAT, tools=[]), stream=Stream(app)))
+
+
+async def test_row_4_no_tools_and_no_choice_leave_together() -> None:
+    app = FakeApplication(adds=False, keeps=False, choice=ToolChoice())
+    body = chat_body(CHAT, tools=[{"type": "function", "function": {"name": "own"}}], tool_choice="required")
+    found = json.loads(new_body(await sent(body, stream=Stream(app))))
+    assert not {"tools", "tool_choice"} & set(found)
+
+
+async def test_allowed_tools_come_back_in_the_formats_form() -> None:
+    app = FakeApplication(choice=ToolChoice(ChoiceMode.ALLOWED, ("find",)))
+    found = json.loads(new_body(await sent(chat_body(CHAT), stream=Stream(app))))
+    entry = {"type": "function", "function": {"name": "find"}}
+    assert found["tool_choice"] == {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [entry]}}
+    found = json.loads(new_body(await sent(chat_body(RESPONSES), RESPONSES, Stream(app))))
+    entry = {"type": "function", "name": "find"}
+    assert found["tool_choice"] == {"type": "allowed_tools", "mode": "auto", "tools": [entry]}
+
+
+async def test_the_turn_is_read_from_body_and_headers() -> None:
+    stream = Stream(options=ExtProcOptions(route_header="x-route"))
+    body = chat_body(ANTHROPIC, "weather?", tool_choice={"type": "any"})
+    await sent(body, ANTHROPIC, stream, x_session_id="s1", x_toolbelay_turn_id="t1", x_route="eu")
+    (request,) = stream.app.requests
+    assert (request.session_id, request.turn_id, request.route, request.query) == ("s1", "t1", "eu", "weather?")
+    assert (request.target.format, request.target.model) == (ANTHROPIC, "m")
+    assert request.choice == ToolChoice(ChoiceMode.REQUIRED)
+
+
+async def test_the_route_is_envoys_to_choose() -> None:
+    stream = Stream()
+    metadata = {"toolbelay": {"route": "eu", "capabilities": ["vision"]}}
+    await sent(chat_body(CHAT), CHAT, stream, metadata=metadata, x_toolbelay_route="us")
+    assert stream.app.requests[0].route == "eu"
+    assert set(stream.app.requests[0].target.capabilities) == {"vision"}
+    stream = Stream()
+    await sent(chat_body(CHAT), CHAT, stream, x_toolbelay_route="us")
+    assert stream.app.requests[0].route == ""
+
+
+@pytest.mark.parametrize(
+    ("wire_format", "body", "headers"),
+    [
+        (None, b'{"model":"m","messages":[]}', {}),
+        (CHAT, b'{"model":"m","messages":[]}', {"method": "PUT"}),
+        (CHAT, b'{"model":"m","messages":[]}', {"content_type": "text/plain"}),
+        (CHAT, b'{"messages":[]}', {}),
+        (CHAT, b'{"model":"m","input":"x"}', {}),
+        (CHAT, b"hello", {}),
+        (CHAT, b"", {}),
+        (CHAT, b"\xff\xfe{}", {}),
+        (CHAT, b'["model"]', {}),
+        (CHAT, b'{"model":"m","messages":[', {}),
+    ],
+)
+async def test_what_is_no_chat_request_is_untouched_without_a_token(
+    wire_format: WireFormat | None, body: bytes, headers: dict[str, str]
+) -> None:
+    stream = Stream()
+    reply = await sent(body, wire_format, stream, more=(), **headers)  # type: ignore[arg-type]
+    assert untouched(reply)
+    assert not stream.app.requests
+
+
+async def test_other_requests_ask_envoy_for_no_body() -> None:
+    (reply,) = await Stream().headers(None)
+    assert reply.mode_override.request_body_mode == Mode.NONE
+    (reply,) = await Stream().headers(CHAT)
+    assert not reply.HasField("mode_override")
+
+
+async def test_the_token_header_is_removed() -> None:
+    for wire_format in (None, CHAT):
+        (reply,) = await Stream().headers(wire_format)
+        assert list(reply.request_headers.response.header_mutation.remove_headers) == ["x-toolbelay-token"]
+
+
+async def test_row_61_headers_are_read_from_either_field_in_any_case() -> None:
+    verifier = FakeVerifier()
+    stream = Stream(verifier=verifier)
+    await stream.headers(more=(("X-Toolbelay-Token", JWT.encode()), ("X-Session-Id", b"s9")))
+    await stream.body(chat_body(CHAT))
+    assert stream.app.requests[0].session_id == "s9"
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        ((), 401),
+        ((("x-toolbelay-token", b"wrong"),), 401),
+        ((("x-toolbelay-token", b"\xff\xfe"),), 401),
+        ((("x-toolbelay-token", JWT.encode()), ("x-toolbelay-token", b"other")), 401),
+        ((("authorization", b"Bearer " + JWT.encode()),), 401),
+        ((("x-toolbelay-token", JWT.encode()), ("x-session-id", b"\xff")), 400),
+        ((("x-toolbelay-token", JWT.encode()), ("x-session-id", b"a"), ("x-session-id", b"b")), 400),
+        ((("x-toolbelay-token", JWT.encode()), ("x-session-id", b"s" * 129)), 400),
+    ],
+)
+async def test_a_request_without_a_good_token_or_id_ends_here(more: tuple[tuple[str, bytes], ...], status: int) -> None:
+    for wire_format in (CHAT, ANTHROPIC):
+        found, error = denied(await sent(chat_body(wire_format), wire_format, more=more))
+        assert found == status
+        assert ("type" in error) is (wire_format is ANTHROPIC)
+        assert JWT not in json.dumps(error)
+
+
+async def test_a_bearer_prefix_in_the_token_header_is_fine() -> None:
+    new_body(await sent(chat_body(CHAT), more=(("x-toolbelay-token", b"Bearer " + JWT.encode()),)))
+
+
+@pytest.mark.parametrize(
+    ("value", "taken"),
+    [
+        (f"Bearer {JWT}", True),
+        (f"bearer {JWT}", True),
+        ("Bearer sk-abc", False),
+        ("Basic eyJ.a.b", False),
+        ("Bearer a.b.c", False),
+    ],
+)
+async def test_a_providers_key_is_never_taken_for_ours(value: str, taken: bool) -> None:
+    verifier = FakeVerifier()
+    stream = Stream(options=ExtProcOptions(use_authorization=True), verifier=verifier)
+    await sent(chat_body(CHAT), CHAT, stream, more=(("Authorization", value.encode()),))
+    assert bool(verifier.seen) is taken
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"model":"m","messages":[],"tools":[],"tools":[]}', "tools"),
+        (b'{"model":"m","messages":[],"Tools":[]}', "tools"),
+        (b'{"model":"m","messages":[],"tools":{}}', "tools"),
+        (b'{"model":"m","messages":[],"tools":[5]}', "offered_tools[0]"),
+        (b'{"model":"m","messages":[],"tools":[{"name":"a","name":"b"}]}', "tools[0].name"),
+        (b'{"model":"m","messages":[],"tool_choice":"always"}', "tool_choice"),
+        (b'{"model":"m","messages":[],"x":NaN}', "x"),
+        (b'{"model":"' + b"m" * 300 + b'","messages":[]}', "model"),
+    ],
+)
+async def test_what_two_parsers_read_in_two_ways_ends_here(body: bytes, field: str) -> None:
+    status, error = denied(await sent(body))
+    assert status == 400
+    assert error["error"]["code"] == "invalid_request"
+    assert error["error"]["message"].startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        (ErrorReason.REQUIRED_TOOL_UNAVAILABLE, 403),
+        (ErrorReason.SESSION_MISMATCH, 403),
+        (ErrorReason.ROUTE_NOT_FOUND, 404),
+        (ErrorReason.TOKEN_EXPIRED, 401),
+    ],
+)
+async def test_row_60_denials_are_immediate_responses(reason: ErrorReason, status: int) -> None:
+    app = FakeApplication(error=ToolbelayError(reason, "no"))
+    for wire_format in (CHAT, RESPONSES, ANTHROPIC):
+        found, error = denied(await sent(chat_body(wire_format), wire_format, Stream(app)))
+        assert found == status
+        assert reason.value.lower() in json.dumps(error).lower()
+
+
+@pytest.mark.parametrize(
+    ("app", "code"),
+    [
+        (FakeApplication(error=ToolbelayError(ErrorReason.AUTHORITY_UNVERIFIABLE, "no")), grpc.StatusCode.UNAVAILABLE),
+        (FakeApplication(error=ToolbelayError(ErrorReason.OVERLOADED, "no")), grpc.StatusCode.RESOURCE_EXHAUSTED),
+        (FakeApplication(delay=60), grpc.StatusCode.DEADLINE_EXCEEDED),
+    ],
+)
+async def test_row_60_outages_are_grpc_errors(app: FakeApplication, code: grpc.StatusCode) -> None:
+    with pytest.raises(OutageError) as caught:
+        await sent(chat_body(CHAT), stream=Stream(app, ExtProcOptions(deadline=0.05)))
+    assert caught.value.code is code
+
+
+async def test_a_body_of_which_a_part_is_withheld_never_fails_open() -> None:
+    app = FakeApplication(error=ToolbelayError(ErrorReason.NOT_READY, "no"))
+    for mode in (Mode.STREAMED, Mode.FULL_DUPLEX_STREAMED):
+        stream = Stream(app, mode=mode)
+        await stream.headers()
+        await stream.body(chat_body(CHAT)[:20], end=False)
+        (reply,) = await stream.body(chat_body(CHAT)[20:])
+        assert denied(reply)[0] == 503
+
+
+async def test_an_unexpected_error_is_not_swallowed() -> None:
+    with pytest.raises(RuntimeError):
+        await sent(chat_body(CHAT), stream=Stream(FakeApplication(error=RuntimeError("x"))))
+
+
+@pytest.mark.parametrize("mode", [Mode.NONE, Mode.GRPC])
+async def test_a_mode_without_body_is_refused_for_chat_only(mode: int) -> None:
+    with pytest.raises(OutageError, match="request_body_mode"):
+        await Stream(mode=mode).headers()
+    assert await Stream(mode=mode).headers(None)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+async def test_streamed_chunks_are_withheld_until_the_object_closes(size: int) -> None:
+    body = chat_body(CHAT, "é" * 30, tools=[{"type": "function", "function": {"name": "own"}}])
+    stream = Stream(mode=Mode.STREAMED)
+    await stream.headers()
+    chunks = [body[at : at + size] for at in range(0, len(body), size)]
+    replies = [await stream.body(chunk, end=False) for chunk in chunks] + [await stream.body(b"", end=True)]
+    assert all(len(reply) == 1 for reply in replies)
+    out = b""
+    for (reply,), chunk in zip(replies, [*chunks, b""], strict=True):
+        mutation = reply.request_body.response.body_mutation
+        kind = mutation.WhichOneof("mutation")
+        out += chunk if kind is None else mutation.body
+    assert out == new_body(await sent(body))
+    assert len(stream.app.requests) == 1
+
+
+@pytest.mark.parametrize("trailers", [False, True])
+async def test_full_duplex_answers_at_the_end(trailers: bool) -> None:
+    body = chat_body(CHAT)
+    stream = Stream(mode=Mode.FULL_DUPLEX_STREAMED)
+    await stream.headers()
+    assert await stream.body(body[:30], end=False) == []
+    replies = await stream.body(body[30:], end=not trailers)
+    if trailers:
+        assert replies == []
+        *replies, last = await stream.trailers()
+        assert last.HasField("request_trailers")
+    streamed = [reply.request_body.response.body_mutation.streamed_response for reply in replies]
+    assert b"".join(piece.body for piece in streamed) == new_body(await sent(body))
+    assert [piece.end_of_stream for piece in streamed][-1] is not trailers
+
+
+async def test_full_duplex_gives_everything_else_back() -> None:
+    stream = Stream(mode=Mode.FULL_DUPLEX_STREAMED)
+    await stream.headers(None)
+    (reply,) = await stream.body(b"abc", end=False)
+    assert reply.request_body.response.body_mutation.streamed_response.body == b"abc"
+    stream = Stream(mode=Mode.FULL_DUPLEX_STREAMED)
+    await stream.headers()
+    await stream.body(b"hel", end=False)
+    (reply,) = await stream.body(b"lo", end=True)
+    assert reply.request_body.response.body_mutation.streamed_response.body == b"hello"
+
+
+async def test_trailers_behind_a_streamed_body() -> None:
+    stream = Stream(mode=Mode.STREAMED)
+    await stream.headers()
+    await stream.body(chat_body(CHAT), end=False)
+    (reply,) = await stream.trailers()
+    assert reply.HasField("request_trailers")
+    stream = Stream(mode=Mode.STREAMED)
+    await stream.headers()
+    await stream.body(b'{"model":', end=False)
+    (reply,) = await stream.trailers()
+    assert denied(reply)[0] == 400
+
+
+@pytest.mark.parametrize("mode", [Mode.BUFFERED, Mode.BUFFERED_PARTIAL, Mode.STREAMED, Mode.FULL_DUPLEX_STREAMED])
+@pytest.mark.parametrize("reject", [False, True])
+async def test_row_59_a_body_over_the_limit(mode: int, reject: bool) -> None:
+    body = chat_body(CHAT, "x" * 2000)
+    for limit, over in ((len(body), False), (len(body) - 1, True)):
+        options = ExtProcOptions(max_body_bytes=limit, on_large_body="reject" if reject else "pass")
+        stream = Stream(options=options, mode=mode)
+        await stream.headers()
+        if mode in (Mode.STREAMED, Mode.FULL_DUPLEX_STREAMED):
+            await stream.body(body[:100], end=False)
+            replies = await stream.body(body[100:])
+        else:
+            replies = await stream.body(body)
+        assert len(stream.app.requests) == (not over)
+        if over and reject:
+            assert denied(replies[0])[0] == 413
+        elif over and mode in (Mode.BUFFERED, Mode.BUFFERED_PARTIAL):
+            assert untouched(replies[0])
+        elif over:
+            mutation = replies[0].request_body.response.body_mutation
+            assert (mutation.body or mutation.streamed_response.body) == body
+
+
+@pytest.mark.parametrize("reject", [False, True])
+async def test_a_part_of_a_body_counts_as_too_large(reject: bool) -> None:
+    options = ExtProcOptions(on_large_body="reject" if reject else "pass")
+    stream = Stream(options=options, mode=Mode.BUFFERED_PARTIAL)
+    await stream.headers()
+    (reply,) = await stream.body(chat_body(CHAT)[:40], end=False)
+    assert denied(reply)[0] == 413 if reject else untouched(reply)
+
+
+async def test_a_whole_body_in_front_of_trailers() -> None:
+    for mode in (Mode.BUFFERED, Mode.BUFFERED_PARTIAL):
+        stream = Stream(mode=mode)
+        await stream.headers()
+        (reply,) = await stream.body(chat_body(CHAT), end=False)
+        new_body(reply)
+        (reply,) = await stream.trailers()
+        assert reply.HasField("request_trailers")
+
+
+async def test_row_62_a_compressed_body_goes_on_in_its_coding() -> None:
+    body = chat_body(CHAT)
+    plain = new_body(await sent(body))
+    assert gzip.decompress(new_body(await sent(gzip.compress(body), content_encoding="gzip"))) == plain
+
+
+@pytest.mark.parametrize(("coding", "body"), [("gzip", chat_body(CHAT)), ("compress", b"x"), ("gzip, br", b"x")])
+async def test_row_62_a_coding_that_cannot_be_read(coding: str, body: bytes) -> None:
+    assert untouched(await sent(body, content_encoding=coding))
+    stream = Stream(options=ExtProcOptions(on_unknown_encoding="reject"))
+    status, error = denied(await sent(body, CHAT, stream, content_encoding=coding))
+    assert status == 415
+    assert "find" not in json.dumps(error)
+
+
+async def test_a_byte_order_mark_stays() -> None:
+    body = b"\xef\xbb\xbf" + chat_body(CHAT)
+    assert new_body(await sent(body)) == b"\xef\xbb\xbf" + new_body(await sent(chat_body(CHAT)))
+
+
+async def test_the_receipt_is_a_response_header_by_setting() -> None:
+    for wanted in (True, False):
+        stream = Stream(options=ExtProcOptions(receipt_header=wanted))
+        await sent(chat_body(CHAT), stream=stream)
+        headers, _ = await stream.response(b"{}")
+        found = {
+            h.header.key: h.header.raw_value for h in headers.response_headers.response.header_mutation.set_headers
+        }
+        assert ("x-toolbelay-receipt" in found) is wanted
+        if wanted:
+            assert found["x-toolbelay-receipt"].startswith(b"outcome=SEEDED;turn=1;revision=1;generation=7;")
+
+
+CALLS: dict[WireFormat, Callable[..., dict[str, Any]]] = {
+    CHAT: lambda *names: {
+        "choices": [
+            {
+                "finish_reason": "tool_calls",
+                "message": {
+                    "content": None,
+                    "tool_calls": [{"type": "function", "function": {"name": n}} for n in names],
+                },
+            }
+        ]
+    },
+    RESPONSES: lambda *names: {"output": [{"type": "function_call", "call_id": n, "name": n} for n in names]},
+    ANTHROPIC: lambda *names: {
+        "stop_reason": "tool_use",
+        "content": [{"type": "tool_use", "id": n, "name": n, "input": {}} for n in names],
+    },
+}
+
+
+async def answered(wire_format: WireFormat, response: Any, app: FakeApplication, **headers: str) -> Any:
+    stream = Stream(app, ExtProcOptions(authorize_calls=True))
+    await sent(chat_body(wire_format), wire_format, stream, x_session_id="s1")
+    first, reply = await stream.response(json.dumps(response).encode(), **headers)
+    assert first.mode_override.response_body_mode == Mode.BUFFERED
+    return reply
+
+
+@pytest.mark.parametrize("wire_format", [CHAT, RESPONSES, ANTHROPIC])
+async def test_denied_calls_never_reach_the_client(wire_format: WireFormat) -> None:
+    app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
+    reply = await answered(wire_format, CALLS[wire_format]("find", "drop", "find"), app)
+    assert (app.authorized[0].names, app.authorized[0].session_id) == (("find", "drop"), "s1")
+    mutation = reply.response_body.response.body_mutation
+    left = json.loads(mutation.body)
+    assert json.dumps(left).count('"name": "find"') == 2
+    assert '"name": "drop"' not in json.dumps(left)
+    assert "NOT_AUTHORIZED" in json.dumps(left)
+    (length,) = reply.response_body.response.header_mutation.set_headers
+    assert length.header.raw_value == str(len(mutation.body)).encode()
+
+
+@pytest.mark.parametrize("wire_format", [CHAT, RESPONSES, ANTHROPIC])
+async def test_an_answer_of_denied_calls_only_is_an_error_in_the_callers_format(wire_format: WireFormat) -> None:
+    app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
+    status, error = denied(await answered(wire_format, CALLS[wire_format]("drop"), app))
+    assert status == 403
+    assert "NOT_AUTHORIZED" in json.dumps(error)
+    assert ("type" in error) is (wire_format is ANTHROPIC)
+
+
+@pytest.mark.parametrize("wire_format", [CHAT, RESPONSES, ANTHROPIC])
+async def test_text_beside_a_denied_call_stays(wire_format: WireFormat) -> None:
+    response: Any = CALLS[wire_format]("drop")
+    if wire_format is CHAT:
+        response["choices"][0]["message"]["content"] = "Hello."
+    elif wire_format is RESPONSES:
+        response["output"].append({"type": "message", "content": [{"type": "output_text", "text": "Hello."}]})
+    else:
+        response["content"].insert(0, {"type": "text", "text": "Hello."})
+    app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
+    reply = await answered(wire_format, response, app)
+    left = json.loads(reply.response_body.response.body_mutation.body)
+    assert "Hello." in json.dumps(left)
+    assert "tool_use" not in json.dumps(left)
+    assert "tool_calls" not in json.dumps(left)
+
+
+@pytest.mark.parametrize("response", [CALLS[CHAT]("find"), {"choices": []}, {}, [], "x", None])
+async def test_an_answer_without_denied_calls_passes_untouched(response: Any) -> None:
+    reply = await answered(CHAT, response, FakeApplication())
+    assert reply == pb.ProcessingResponse(response_body=pb.BodyResponse(response=pb.CommonResponse()))
+
+
+async def test_streaming_answers_are_not_held_back() -> None:
+    stream = Stream(FakeApplication(denied={"find": Denial.NOT_AUTHORIZED}), ExtProcOptions(authorize_calls=True))
+    await sent(chat_body(CHAT), stream=stream)
+    first, reply = await stream.response(b"data: {}\n\n", content_type="text/event-stream")
+    assert not first.HasField("mode_override")
+    assert reply == pb.ProcessingResponse(response_body=pb.BodyResponse(response=pb.CommonResponse()))
+    assert not stream.app.authorized
+
+
+async def test_compressed_answers_are_read_too() -> None:
+    app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
+    stream = Stream(app, ExtProcOptions(authorize_calls=True))
+    await sent(chat_body(CHAT), stream=stream)
+    body = gzip.compress(json.dumps(CALLS[CHAT]("find", "drop")).encode())
+    _, reply = await stream.response(body, content_encoding="gzip")
+    assert b'"drop"' not in gzip.decompress(reply.response_body.response.body_mutation.body)
+
+
+async def test_a_cancelled_stream_is_cancelled() -> None:
+    stream = Stream(FakeApplication(delay=60), ExtProcOptions(deadline=30))
+    task = asyncio.ensure_future(sent(chat_body(CHAT), stream=stream))
+    await wait_until_async(lambda: bool(stream.app.requests))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
