@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from toolbelay.application.answer import owned_items, planned_items
 from toolbelay.application.called import Called, resolve_called
@@ -136,15 +137,9 @@ def _named(choice: ToolChoice, scene: Scene) -> str | None:
 
 
 def _on_no_match(scene: Scene, most: int, state: SessionState, called: Called) -> tuple[str, ...]:
-    """The route's on_no_match set, beside what is there anyway. `core` is rule 3's business."""
+    """The route's on_no_match set, long enough for `most` beside what is there anyway. `core` is rule 3's business."""
     route = scene.route
     if route.on_no_match != "all":
         return ()
     there = {*(t.tool_id for t in state.tools), *called.tool_ids, *route.core_tools, *route.required_tools}
-    found: list[str] = []
-    for tool_id in scene.eligible_ids():
-        if len(found) >= most:
-            break
-        if tool_id not in there:
-            found.append(tool_id)
-    return tuple(found)
+    return tuple(islice(scene.eligible_ids(), most + len(there) + 1))

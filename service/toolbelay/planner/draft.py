@@ -22,6 +22,7 @@ class Draft:
         self._hidden = prior.hidden
         self._prior_ids = frozenset(t.tool_id for t in turn.state.tools)
         self.ranked_turns = turn.state.ranked_turns + self._counts_as_ranked()
+        self._top = self._top_ids()
         self.tools = [self._pinned(t) for t in (*prior.kept, *prior.changed) if t.tool_id not in pins.released]
         self._ids = {t.tool_id for t in self.tools}
         self.origins = dict.fromkeys((t.tool_id for t in prior.kept), Origin.RETAINED)
@@ -74,11 +75,12 @@ class Draft:
     def fill(self, room: int) -> tuple[str, ...]:
         """What the answer, but not the state, takes of the on_no_match set."""
         fresh = [t for t in self._turn.fill if t not in self._ids and self._eligible(t)]
-        return tuple(fresh[: max(room, 0)])
+        return tuple(fresh[: max(min(room, self._bounds.seed_tools), 0)])
 
     def _admit_ranked(self, fresh: Iterable[str], budget: int, origin: Origin) -> int:
         admitted = 0
-        for tool_id in fresh:
+        # A ranking may be older than the facts: a turn that plans again after a conflict keeps it.
+        for tool_id in filter(self._eligible, fresh):
             if admitted >= budget or not self._room_for_one():
                 break
             self._append(tool_id, origin)
@@ -110,6 +112,7 @@ class Draft:
         return (
             self._bounds.replace_stale
             and tool.tool_id not in self._hidden
+            and tool.tool_id not in self._top
             and self.ranked_turns - tool.mark >= self._bounds.stale_after_turns
         )
 
@@ -129,12 +132,15 @@ class Draft:
     def _counts_as_ranked(self) -> bool:
         return self._bounds.replace_stale and bool(self._turn.ranking) and not self._turn.replayed
 
+    def _top_ids(self) -> frozenset[str]:
+        """What this turn's ranking names (replace_stale only)."""
+        top = (self._turn.ranking or ())[: self._bounds.top_k] if self._bounds.replace_stale else ()
+        return frozenset(s.tool_id for s in top)
+
     def _mark(self) -> None:
-        """Note which stored tools this turn's ranking names (replace_stale only)."""
-        if not self._counts_as_ranked():
-            return
-        top = {s.tool_id for s in (self._turn.ranking or ())[: self._bounds.top_k]}
-        self.tools = [replace(t, mark=self.ranked_turns) if t.tool_id in top else t for t in self.tools]
+        """Note which stored tools this turn's ranking names."""
+        if self._counts_as_ranked():
+            self.tools = [replace(t, mark=self.ranked_turns) if t.tool_id in self._top else t for t in self.tools]
 
     def _pinned(self, tool: StoredTool) -> StoredTool:
         recency = self._recency.get(tool.tool_id)
