@@ -201,7 +201,7 @@ class Endpoint:
 
 async def _converse(connection: AbstractConnection, words: Sequence[bytes]) -> list[Any]:
     """Send commands in one flush and read a reply to each; the server's errors are among the replies."""
-    await connection.send_packed_command(words, check_health=False)
+    await connection.send_packed_command(b"".join(words), check_health=False)  # one write, one packet
     replies: list[Any] = []
     for _ in words:
         try:

@@ -156,7 +156,7 @@ def _state(body: object) -> SessionState:
         tools=_unique([_tool(fields) for fields in body["t"]]),
         ranked_turns=ranked,
         last_answer=tuple([digests[at : at + _DIGEST_BYTES] for at in range(0, len(digests), _DIGEST_BYTES)]),
-        extra={key: value for key, value in body.items() if key not in _KNOWN},
+        extra={key: body[key] for key in body.keys() - _KNOWN},
     )
 
 
