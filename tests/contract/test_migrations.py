@@ -278,6 +278,8 @@ def test_eight_processes_migrate_an_empty_database_at_once(database_url: str) ->
         "mysql://root:s3cret@localhost/x",
         "sqlite://",
         "sqlite+aiosqlite:///:memory:",
+        "sqlite+aiosqlite:///file::memory:?uri=true",
+        "sqlite+aiosqlite:///file:x?mode=memory&uri=true",
         "postgresql+asyncpg://u:s3cret@h/d",
     ],
 )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.storage import Store, store_on, tool
+from tests.support.storage import Store, opened, tool
 from toolbelay.catalog.model import Tool
-from toolbelay.storage import reader, write_rows
+from toolbelay.storage import migrate, reader, write_rows
 from toolbelay.storage.port import TenantRows
 
 NAMES = "abcdefg"
@@ -59,7 +60,7 @@ class Replica:
 
 
 async def play(url: str, applies: list[tuple[dict[str, int], bool, str]]) -> None:
-    async with store_on(url) as store:
+    async with opened(url) as store:
         replicas = [Replica(1), Replica(2), Replica(3)]
         names: dict[str, str] = {}
         expected: dict[str, int] = {}
@@ -86,6 +87,14 @@ async def play(url: str, applies: list[tuple[dict[str, int], bool, str]]) -> Non
             assert replica.tools == replicas[0].tools
 
 
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated, empty SQLite file to copy."""
+    path = tmp_path_factory.mktemp("template") / "toolbelay.sqlite"
+    migrate.upgrade(f"sqlite:///{path}")
+    return path
+
+
 @pytest.fixture(autouse=True)
 def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "PAGE", 3)
@@ -93,14 +102,16 @@ def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # The fixture only sets module bounds, which every example may share.
-@settings(max_examples=40, deadline=None, suppress_health_check=[], database=None)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
 @given(applies=APPLIES)
-def test_differences_add_up_to_a_whole_load(applies: list[tuple[dict[str, int], bool, str]]) -> None:
+def test_differences_add_up_to_a_whole_load(migrated: Path, applies: list[tuple[dict[str, int], bool, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(migrated, Path(folder) / "toolbelay.sqlite")
         asyncio.run(play(f"sqlite+aiosqlite:///{Path(folder) / 'toolbelay.sqlite'}", applies))
 
 
 async def test_differences_add_up_on_both_databases(database_url: str) -> None:
+    migrate.upgrade(database_url)
     await play(
         database_url,
         [

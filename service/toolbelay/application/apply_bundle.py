@@ -9,7 +9,7 @@ from enum import Enum
 from toolbelay.catalog.definitions import Fault, is_clean_name
 from toolbelay.errors import ErrorReason, ToolbelayError
 
-MAX_BUNDLE = 512 * 1024 * 1024  # bytes of all files
+MAX_BUNDLE = 256 * 1024 * 1024  # bytes of all files
 MAX_FILES = 10_000  # tools files
 MAX_POLICIES = 1_000  # files of a tenant
 MAX_POLICY = 1024 * 1024  # bytes of one

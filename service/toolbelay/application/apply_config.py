@@ -57,6 +57,7 @@ class ApplyConfig:
         self._raiser = raiser
         self._check_policies = check_policies
         self._confirm_seconds = confirm_seconds
+        self._reading = asyncio.Semaphore(1)  # large bundles are parsed one after another
 
     async def run(
         self,
@@ -75,7 +76,8 @@ class ApplyConfig:
         cannot be used, PROPAGATION_UNCONFIRMED when the change is committed but not confirmed.
         """
         _check_tenant(tenant)
-        wanted, warnings = await asyncio.to_thread(read_bundle, bundle)
+        async with self._reading:
+            wanted, warnings = await asyncio.to_thread(read_bundle, bundle)
         planned: list[Plan] = []
 
         def decide(current: CurrentConfig) -> ConfigChange:

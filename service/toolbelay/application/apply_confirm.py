@@ -13,6 +13,8 @@ CONFIRM_SECONDS = 5.0
 _TRY_SECONDS = 1.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5
+# The event loop itself holds tasks weakly; these outlive their caller.
+_RAISING: set[asyncio.Task[None]] = set()
 
 
 class GenerationRaiser(Protocol):
@@ -29,7 +31,10 @@ async def confirm_raise(
 
     Goes on when the caller is cancelled: the commit took place, and the sooner it is seen the better.
     """
-    await asyncio.shield(asyncio.ensure_future(_confirm(raiser, tenant, generation, within)))
+    task = asyncio.ensure_future(_confirm(raiser, tenant, generation, within))
+    _RAISING.add(task)
+    task.add_done_callback(_RAISING.discard)
+    await asyncio.shield(task)
 
 
 async def _confirm(raiser: GenerationRaiser, tenant: str, generation: int, within: float) -> None:

@@ -62,7 +62,7 @@ def _dialect(url: URL) -> Dialect:
         return Dialect.POSTGRESQL
     if url.drivername not in _SQLITE:
         raise ValueError("DATABASE_URL must begin with sqlite+aiosqlite:// or postgresql+psycopg://")
-    if url.database in (None, "", ":memory:") or "mode=memory" in str(url.database):
+    if url.database in {None, ""} or ":memory:" in str(url.database) or "memory" in str(url.query.get("mode")):
         # Each pooled connection would see a database of its own, and a restart would forget authority.
         raise ValueError("DATABASE_URL names an in-memory SQLite database; name a file")
     return Dialect.SQLITE
