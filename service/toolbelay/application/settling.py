@@ -89,9 +89,9 @@ class TurnRun:
             if again.found is not Found.PRESENT:
                 # It was there a moment ago: ended, or lost. This turn brings nothing back.
                 return Settled(planned, opened, opened.revision, Reason.SESSION_ENDED)
-            if first.found is Found.PRESENT:
+            if opened.found is Found.PRESENT:
                 # The key that this call found new is now known by its own doing.
-                again = replace(again, replayed=first.replayed, idle_ms=first.idle_ms)
+                again = replace(again, replayed=opened.replayed, idle_ms=opened.idle_ms)
             await self._refresh(again)
             opened = again
 
