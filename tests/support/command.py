@@ -8,9 +8,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
@@ -20,36 +21,35 @@ from toolbelay.cli.main import run
 COMMAND = [sys.executable, "-m", "toolbelay.cli.main"]
 
 
-def clean_environment(**more: str) -> dict[str, str]:
+def clean_environment(more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """The environment without settings, plus `more`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TOOLBELAY_")}
-    return kept | {"NO_COLOR": "1", "COLUMNS": "160"} | more
+    return kept | {"NO_COLOR": "1", "COLUMNS": "160"} | dict(more)
 
 
 def toolbelay(
-    *arguments: str, cwd: Path, stdin: str | None = None, timeout: float = 60, **environment: str
+    *arguments: str, cwd: Path, environment: Mapping[str, str] = MappingProxyType({}), timeout: float = 60
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command to its end, as a process of its own."""
     return subprocess.run(
         [*COMMAND, *arguments],
         cwd=cwd,
-        env=clean_environment(**environment),
+        env=clean_environment(environment),
         capture_output=True,
         text=True,
-        input=stdin if stdin is not None else "",
+        stdin=subprocess.DEVNULL,
         timeout=timeout,
     )
 
 
-def in_process(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def in_process(
+    *arguments: str, cwd: Path, environment: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.CompletedProcess[str]:
     """As `toolbelay`, without the cost of a process."""
     out, err = io.StringIO(), io.StringIO()
     kept = Path.cwd()
-    with (
-        patch.dict(os.environ, clean_environment(**environment), clear=True),
-        redirect_stdout(out),
-        redirect_stderr(err),
-    ):
+    surroundings = patch.dict(os.environ, clean_environment(environment), clear=True)
+    with surroundings, redirect_stdout(out), redirect_stderr(err):
         os.chdir(cwd)
         try:
             code = run(arguments)
@@ -58,9 +58,9 @@ def in_process(*arguments: str, cwd: Path, **environment: str) -> subprocess.Com
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
-def toolbelay_json(*arguments: str, cwd: Path, **environment: str) -> Any:
-    """Run a command that must succeed; its JSON."""
-    done = toolbelay(*arguments, "--json", cwd=cwd, **environment)
+def printed_json(*arguments: str, cwd: Path) -> Any:
+    """Run a command that must succeed, in this process; its JSON."""
+    done = in_process(*arguments, "--json", cwd=cwd)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -85,14 +85,16 @@ class Serving:
 
 
 @contextmanager
-def serving(*arguments: str, cwd: Path, ready: bool = True, **environment: str) -> Iterator[Serving]:
+def serving(
+    *arguments: str, cwd: Path, environment: Mapping[str, str] = MappingProxyType({}), ready: bool = True
+) -> Iterator[Serving]:
     """`toolbelay serve …`, ended whatever happens. `ready`: wait until it logs that it is."""
     log = cwd / f"serve-{len(list(cwd.glob('serve-*.log')))}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*COMMAND, "serve", *arguments],
             cwd=cwd,
-            env=clean_environment(**environment),
+            env=clean_environment(environment),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -70,7 +70,7 @@ def test_missing_settings_are_one_line_each(tmp_path: Path) -> None:
 
 def test_an_unknown_setting_is_refused_by_every_command(tmp_path: Path) -> None:
     for command in (["db", "current"], ["token", "mint", "--sub", "a"], ["config", "check"], ["serve", "--dev"]):
-        done = toolbelay(*command, cwd=tmp_path, TOOLBELAY_REDS_URL="redis://x")
+        done = toolbelay(*command, cwd=tmp_path, environment={"TOOLBELAY_REDS_URL": "redis://x"})
         assert done.returncode == REFUSED, command
         assert "TOOLBELAY_REDS_URL: no such setting; did you mean TOOLBELAY_REDIS_URL?" in done.stderr
     assert not (tmp_path / ".toolbelay").exists()
@@ -79,13 +79,15 @@ def test_an_unknown_setting_is_refused_by_every_command(tmp_path: Path) -> None:
 def test_dev_is_loopback_only(tmp_path: Path) -> None:
     done = toolbelay("serve", "--dev", "--listen", "0.0.0.0:0", cwd=tmp_path)
     assert done.returncode == REFUSED
-    done = toolbelay("serve", "--dev", "--listen", "0.0.0.0:0", cwd=tmp_path, TOOLBELAY_ALLOW_PLAINTEXT="true")
+    done = toolbelay(
+        "serve", "--dev", "--listen", "0.0.0.0:0", cwd=tmp_path, environment={"TOOLBELAY_ALLOW_PLAINTEXT": "true"}
+    )
     assert done.returncode != 0
     assert "loopback" in done.stderr
 
 
 def test_no_service_is_exit_code_4_with_the_remedy(tmp_path: Path) -> None:
-    done = toolbelay("select", "x", "--address", "127.0.0.1:1", cwd=tmp_path, TOOLBELAY_TOKEN="a.b.c")
+    done = toolbelay("select", "x", "--address", "127.0.0.1:1", cwd=tmp_path, environment={"TOOLBELAY_TOKEN": "a.b.c"})
     assert done.returncode == UNAVAILABLE
     assert "toolbelay serve --dev" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -106,10 +108,12 @@ def test_tokens_are_minted_with_the_shared_secret(tmp_path: Path) -> None:
         *("token", "mint", "--sub", "alice", "--tenant", "acme", "--role", "a", "--role", "b", "--scope", "x y"),
         *("--session", "s1", "--ttl", "60"),
         cwd=tmp_path,
-        TOOLBELAY_JWT_ISSUER="i",
-        TOOLBELAY_JWT_AUDIENCE='["first","second"]',
-        TOOLBELAY_JWT_HS256_SECRET=secret,
-        TOOLBELAY_CLAIM_TENANT="org",
+        environment={
+            "TOOLBELAY_JWT_ISSUER": "i",
+            "TOOLBELAY_JWT_AUDIENCE": '["first","second"]',
+            "TOOLBELAY_JWT_HS256_SECRET": secret,
+            "TOOLBELAY_CLAIM_TENANT": "org",
+        },
     )
     assert done.returncode == 0, done.stderr
     claims = jwt.decode(done.stdout.strip(), secret, ["HS256"], audience="first", issuer="i")
@@ -199,13 +203,13 @@ def test_config_check_offline(tmp_path: Path) -> None:
         "TOOLBELAY_DATABASE_URL": f"sqlite+aiosqlite:///{tmp_path}/none.db",
         "TOOLBELAY_REDIS_URL": "redis://127.0.0.1:1",
     }
-    assert toolbelay("config", "check", "--offline", cwd=tmp_path, **good).returncode == 0
-    done = toolbelay("config", "check", "--json", cwd=tmp_path, **good)
+    assert toolbelay("config", "check", "--offline", cwd=tmp_path, environment=good).returncode == 0
+    done = toolbelay("config", "check", "--json", cwd=tmp_path, environment=good)
     assert done.returncode == UNAVAILABLE
     assert '"settings": "ok"' in done.stdout
     assert '"keys": "ok"' in done.stdout
     assert "db upgrade" in done.stdout
-    done = toolbelay("config", "check", cwd=tmp_path, **(good | {"TOOLBELAY_STATE_SECRET": "x"}))
+    done = toolbelay("config", "check", cwd=tmp_path, environment=good | {"TOOLBELAY_STATE_SECRET": "x"})
     assert done.returncode == REFUSED
 
 
