@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from tests.support.binaries import MissingBinaryError
 from tests.support.envoy import Envoy, Received, Upstream, envoy_binary
 from tests.support.ext_proc import JWT, PATHS, FakeApplication, ProcessorThread, chat_body
+from tests.support.waiting import wait_until
 from toolbelay.catalog.formats import WireFormat
 from toolbelay.errors import ErrorReason, ToolbelayError
 from toolbelay.ext_proc.options import ExtProcOptions
@@ -263,6 +265,18 @@ def test_an_error_inside_ends_the_stream(make: Callable[..., Stack]) -> None:
     assert "secret" not in answer.text
     stack.app.error = None
     assert stack.post(chat_body(CHAT)).status_code == 200
+
+
+def test_a_stopping_processor_leaves_requests_that_wait_for_the_model_alone(make: Callable[..., Stack]) -> None:
+    stack = make()
+    stack.upstream.may_answer.clear()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(stack.post, chat_body(CHAT))
+        wait_until(lambda: stack.upstream.received)
+        stack.processor.close(grace=20)
+        stack.upstream.may_answer.set()
+        answer = waiting.result(20)
+    assert (answer.status_code, answer.content) == (200, stack.upstream.answer)
 
 
 def response_of(*names: str) -> bytes:

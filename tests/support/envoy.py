@@ -99,9 +99,11 @@ class Upstream:
     received: list[Received] = field(default_factory=list)
     answer: bytes = b'{"ok":true}'
     answer_headers: dict[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
+    may_answer: threading.Event = field(default_factory=threading.Event)  # clear it to let the model think
 
     def __post_init__(self) -> None:
         outer = self
+        self.may_answer.set()
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -109,6 +111,7 @@ class Upstream:
             def _any(self) -> None:
                 body = self._body()
                 outer.received.append(Received(self.command, self.path, list(self.headers.items()), body))
+                outer.may_answer.wait(30)
                 self.send_response(200)
                 for key, value in outer.answer_headers.items():
                     self.send_header(key, value)

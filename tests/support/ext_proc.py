@@ -154,10 +154,10 @@ class ProcessorThread:
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
-    def close(self) -> None:
+    def close(self, grace: float = 0) -> None:
         if self._loop.is_closed():
             return
-        self._run(self._server.stop(0))
+        self._run(self._server.stop(grace))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()

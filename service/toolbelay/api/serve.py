@@ -7,8 +7,8 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from typing import Final, Protocol
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from typing import Any, Final, Protocol
 
 import structlog
 import uvloop
@@ -72,7 +72,8 @@ async def _serve(settings: Settings, build: Build, *, worker: bool) -> None:
             gate = Gate(application.verifier, metrics, max_concurrent=settings.max_concurrent)
             await server.start(gate, application.servicers)
             _log.info("listening", address=settings.listen, port=port, pid=os.getpid())
-            await _until(stop, application, server, gate, metrics)
+            async with _ext_proc(settings, application, shared=worker):
+                await _until(stop, application, server, gate, metrics)
             _log.info("stopping", grace_seconds=settings.grace_seconds, in_flight=gate.in_flight)
             await server.stop(settings.grace_seconds)
         finally:
@@ -143,6 +144,15 @@ def _open_metrics(settings: Settings, metrics: Metrics) -> Callable[[], None]:
 
 def _nothing() -> None:
     """Nothing to close."""
+
+
+def _ext_proc(settings: Settings, application: Any, *, shared: bool) -> AbstractAsyncContextManager[object]:
+    """Envoy's external processor beside the API, where it is asked for."""
+    if not settings.ext_proc_listen:
+        return nullcontext()
+    from toolbelay.ext_proc.attach import serving_ext_proc
+
+    return serving_ext_proc(settings, application, shared=shared)
 
 
 async def _build(settings: Settings, metrics: Metrics) -> Application:

@@ -40,6 +40,15 @@ class Exchange:
         self._response_coding = ""
         self._checks_response = False
         self._configured = False
+        self._request_done = False
+
+    @property
+    def may_end(self) -> bool:
+        """Whether the stream may end here, in order: the request is done and nothing must be checked any more.
+
+        Envoy then goes on without the processor; only the receipt is lost.
+        """
+        return self._request_done and not self._options.authorize_calls
 
     async def answer(self, message: Any) -> list[Any]:
         """The replies to one message; none where a chunk is withheld in FULL_DUPLEX_STREAMED mode.
@@ -81,11 +90,13 @@ class Exchange:
             at_end_only = self._request_mode == Mode.FULL_DUPLEX_STREAMED or compressed
             self._gathering = Gathering(self._options.max_body_bytes, at_end_only=at_end_only)
         buffered = self._request_mode in (Mode.BUFFERED, Mode.BUFFERED_PARTIAL)
+        self._request_done = headers.end_of_stream or (not chat and buffered)
         remove = [self._options.token_header]
         return [replies.request_headers(remove=remove, skip_rest=not chat and buffered)]
 
     async def _on_request_body(self, body: Any, _message: Any) -> list[Any]:
         chunk, end = body.body, body.end_of_stream
+        self._request_done = end or self._request_mode in (Mode.BUFFERED, Mode.BUFFERED_PARTIAL)
         if self._gathering is None:
             return self._as_it_came(chunk, end=end)
         if self._request_mode in (Mode.BUFFERED, Mode.BUFFERED_PARTIAL):
@@ -137,6 +148,7 @@ class Exchange:
         return [replies.whole_body(text, set_length=False)]
 
     async def _on_request_trailers(self, _trailers: Any, _message: Any) -> list[Any]:
+        self._request_done = True
         if self._gathering is None or not self._gathering.holds:
             return [replies.trailers()]
         if self._request_mode != Mode.FULL_DUPLEX_STREAMED:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from toolbelay.ext_proc.processor import Processor
 
 SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 MAX_MESSAGE_BYTES = 72 * 1024 * 1024  # bodies over `max_body_bytes` must arrive, to be passed or refused
+_LAST_BYTES = 0.05  # seconds: the last replies leave after their handlers returned
 _log = structlog.get_logger(__name__)
 
 
@@ -29,13 +32,39 @@ class ExternalProcessor(external_processor_pb2_grpc.ExternalProcessorServicer): 
 
     def __init__(self, processor: Processor) -> None:
         self._processor = processor
+        self._draining = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._streams = 0
+
+    def drain(self) -> None:
+        """End streams that only wait for the model's answer, which may take minutes."""
+        self._draining.set()
+
+    async def wait_idle(self) -> None:
+        """Return once no stream runs."""
+        await self._idle.wait()
 
     async def Process(  # noqa: N802 - the RPC's name
         self, request_iterator: AsyncIterator[Any], context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:
         """Answer each message; an outage ends the stream with a gRPC error."""
+        self._streams += 1
+        self._idle.clear()
+        try:
+            async for reply in self._replies(request_iterator, context):
+                yield reply
+        finally:
+            self._streams -= 1
+            if not self._streams:
+                self._idle.set()
+
+    async def _replies(
+        self, request_iterator: AsyncIterator[Any], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[Any]:
         exchange = Exchange(self._processor)
-        async for message in request_iterator:
+        messages = aiter(request_iterator)
+        while (message := await self._next(messages, exchange)) is not None:
             try:
                 answered = await exchange.answer(message)
             except OutageError as outage:
@@ -47,6 +76,23 @@ class ExternalProcessor(external_processor_pb2_grpc.ExternalProcessorServicer): 
                 await context.abort(grpc.StatusCode.INTERNAL, f"incident {incident}")
             for reply in answered:
                 yield reply
+
+    async def _next(self, messages: AsyncIterator[Any], exchange: Exchange) -> Any:
+        """The next message; `None` at the stream's end."""
+        if not exchange.may_end:
+            return await anext(messages, None)
+        coming = asyncio.ensure_future(_next_or_none(messages))
+        draining = asyncio.ensure_future(self._draining.wait())
+        try:
+            await asyncio.wait((coming, draining), return_when=asyncio.FIRST_COMPLETED)
+            return coming.result() if coming.done() else None
+        finally:
+            coming.cancel()
+            draining.cancel()
+
+
+async def _next_or_none(messages: AsyncIterator[Any]) -> Any:
+    return await anext(messages, None)
 
 
 def require_trusted_listener(options: ExtProcOptions, listen: ListenOptions) -> None:
@@ -68,7 +114,8 @@ class ExtProcServer:
         self._listen = listen
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # the stubs lack it
         self._server = grpc.aio.server(options=_channel_options(listen))
-        external_processor_pb2_grpc.add_ExternalProcessorServicer_to_server(ExternalProcessor(processor), self._server)
+        self._servicer = ExternalProcessor(processor)
+        external_processor_pb2_grpc.add_ExternalProcessorServicer_to_server(self._servicer, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self.port = 0
 
@@ -97,9 +144,18 @@ class ExtProcServer:
             await self._health.set(name, status)
 
     async def stop(self, grace: float) -> None:
-        """Say NOT_SERVING, let running streams finish for `grace` seconds, then cancel them."""
+        """Say NOT_SERVING, let running streams finish for `grace` seconds, then cancel them.
+
+        Streams whose request is done end at once, unless the model's answer is to be checked.
+        """
         await self._health.enter_graceful_shutdown()
-        await self._server.stop(grace)
+        self._servicer.drain()
+        stopping = asyncio.ensure_future(self._server.stop(grace))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._servicer.wait_idle(), grace)
+        await asyncio.sleep(_LAST_BYTES)
+        await self._server.stop(0)  # open connections without a stream would hold the stop up for all of `grace`
+        await stopping
 
     def _add_port(self, target: str) -> int:
         listen = self._listen
