@@ -57,6 +57,7 @@ class FakeApplication:
     keeps: bool = True  # the caller's items
     adds: bool = True  # the catalog tool
     denied: dict[str, Denial] = field(default_factory=dict)
+    stable_prefix: int = 0
 
     async def select(self, principal: Principal, request: SelectRequest, *, deadline: float) -> SelectAnswer:
         assert principal == PRINCIPAL
@@ -89,7 +90,7 @@ class FakeApplication:
             candidates_ignored=0,
             offered_dropped=0,
             surface_digest=b"12345678",
-            stable_prefix=0,
+            stable_prefix=self.stable_prefix,
         )
 
     async def authorize(self, principal: Principal, request: AuthorizeRequest, *, deadline: float) -> AuthorizeAnswer:

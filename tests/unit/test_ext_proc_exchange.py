@@ -453,6 +453,27 @@ async def test_a_byte_order_mark_stays() -> None:
     assert new_body(await sent(body)) == b"\xef\xbb\xbf" + new_body(await sent(chat_body(CHAT)))
 
 
+async def test_a_breakpoint_at_the_stable_prefix_where_envoys_route_wants_one() -> None:
+    app = FakeApplication(stable_prefix=1)
+    own = {"name": "own", "input_schema": {"type": "object"}}
+    body = chat_body(ANTHROPIC, tools=[own])
+    metadata = {"toolbelay": {"cache_breakpoint": True}}
+    tools = json.loads(new_body(await sent(body, ANTHROPIC, Stream(app), metadata=metadata)))["tools"]
+    assert ["cache_control" in item for item in tools] == [True, False]
+    tools = json.loads(new_body(await sent(body, ANTHROPIC, Stream(app))))["tools"]
+    assert not any("cache_control" in item for item in tools)
+    marked = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
+    full = chat_body(ANTHROPIC, tools=[own], system=[marked] * 4)
+    tools = json.loads(new_body(await sent(full, ANTHROPIC, Stream(app), metadata=metadata)))["tools"]
+    assert not any("cache_control" in item for item in tools)
+
+
+async def test_the_callers_breakpoint_moves_to_the_last_tool() -> None:
+    own = {"name": "own", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}}
+    tools = json.loads(new_body(await sent(chat_body(ANTHROPIC, tools=[own]), ANTHROPIC)))["tools"]
+    assert ["cache_control" in item for item in tools] == [False, True]
+
+
 async def test_the_receipt_is_a_response_header_by_setting() -> None:
     for wanted in (True, False):
         stream = Stream(options=ExtProcOptions(receipt_header=wanted))

@@ -12,8 +12,9 @@ Refusal = Literal["pass", "reject"]
 class ExtProcOptions:
     """Header names are lower case; an empty name is never read.
 
-    `metadata_namespace`: Envoy's dynamic metadata that names the route (`route`, a string) and what
-    the model can do (`capabilities`, a list of strings). `trust_jwt_metadata`: take the payload that
+    `metadata_namespace`: Envoy's dynamic metadata that names the route (`route`, a string), what the
+    model can do (`capabilities`, a list of strings), and whether the route of Envoy wants a cache
+    breakpoint (`cache_breakpoint`, a truth value). `trust_jwt_metadata`: take the payload that
     `jwt_authn` verified, from `jwt_namespace`; only for listeners that nobody but Envoy reaches.
     """
 

@@ -118,7 +118,7 @@ class Processor:
             return UNTOUCHED
         principal = await self._identity.principal(head)
         answer = await self._select(principal, request.turn, deadline=deadline)
-        text = write_answer(request, answer, self.options)
+        text = write_answer(request, answer)
         turn = Turn(
             principal=principal,
             wire_format=request.turn.target.format,

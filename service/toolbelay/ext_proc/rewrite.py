@@ -27,6 +27,7 @@ class ChatRequest:
     offered: tuple[bytes, ...]
     given: GivenChoice
     turn: SelectRequest
+    cache_breakpoint: bool  # one more breakpoint is wanted, at the answer's stable prefix
 
 
 def read_chat(body: Body, head: RequestHead, options: ExtProcOptions) -> ChatRequest | None:
@@ -52,7 +53,8 @@ def read_chat(body: Body, head: RequestHead, options: ExtProcOptions) -> ChatReq
         ),
         choice=given.choice,
     )
-    return ChatRequest(body, offered, given, turn)
+    wants_breakpoint = head.metadata.get(options.metadata_namespace, {}).get("cache_breakpoint") is True
+    return ChatRequest(body, offered, given, turn, wants_breakpoint or options.cache_breakpoint)
 
 
 def _offered(body: Body) -> tuple[bytes, ...]:
@@ -91,7 +93,7 @@ def _capabilities(head: RequestHead, options: ExtProcOptions) -> frozenset[str]:
     return frozenset(item for item in given if isinstance(item, str))
 
 
-def write_answer(request: ChatRequest, answer: SelectAnswer, options: ExtProcOptions) -> bytes:
+def write_answer(request: ChatRequest, answer: SelectAnswer) -> bytes:
     """The body with the answer's tools and choice; the same bytes where nothing changes."""
     body, wire_format = request.body, request.turn.target.format
     definitions: Sequence[bytes] = [item.definition for item in answer.items]
@@ -99,8 +101,8 @@ def write_answer(request: ChatRequest, answer: SelectAnswer, options: ExtProcOpt
         definitions = place_breakpoints(
             request.offered,
             definitions,
-            stable_prefix=answer.stable_prefix if options.cache_breakpoint else 0,
-            elsewhere=_marks_elsewhere(body) if options.cache_breakpoint else 0,
+            stable_prefix=answer.stable_prefix if request.cache_breakpoint else 0,
+            elsewhere=_marks_elsewhere(body) if request.cache_breakpoint else 0,
         )
     tools: Change = KEEP
     if list(definitions) != list(request.offered):
