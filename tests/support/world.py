@@ -158,11 +158,11 @@ def choice_of(answer: pb.SelectToolsResponse) -> tuple[str, list[str], bool]:
 
 
 def choice(mode: str, *names: str, required: bool = False) -> pb.ToolChoice:
-    return pb.ToolChoice(mode=pb.ToolChoice.Mode.Value(f"MODE_{mode}"), names=names, required=required)
+    return pb.ToolChoice(mode=f"MODE_{mode}", names=names, required=required)
 
 
 def target(format: str = "OPENAI_CHAT", **more: Any) -> pb.Target:  # noqa: A002 - the field's name
-    return pb.Target(format=pb.WireFormat.Value(f"WIRE_FORMAT_{format}"), **more)
+    return pb.Target(format=f"WIRE_FORMAT_{format}", **more)
 
 
 def check(answer: pb.SelectToolsResponse) -> None:
@@ -201,8 +201,9 @@ def refused(code: str, reason: str, field: str | None = None) -> Iterator[Refusa
     said = Refusal()
     with pytest.raises(grpc.RpcError) as caught:
         yield said
-    status = rpc_status.from_call(caught.value)
-    assert status is not None, caught.value
+    call: Any = caught.value
+    status = rpc_status.from_call(call)
+    assert status is not None, call
     info, violations = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     for detail in status.details:
         detail.Unpack(info)
@@ -210,6 +211,6 @@ def refused(code: str, reason: str, field: str | None = None) -> Iterator[Refusa
     said.message, said.metadata = status.message, dict(info.metadata)
     said.fields = [v.field for v in violations.field_violations]
     assert info.domain == "toolbelay", status
-    assert (caught.value.code().name, info.reason) == (code, reason), said.message
+    assert (call.code().name, info.reason) == (code, reason), said.message
     if field is not None:
         assert said.fields == [field], said.message
