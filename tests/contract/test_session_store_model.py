@@ -167,7 +167,7 @@ async def test_random_histories(stores: Stores) -> None:
         done: list[str] = []
         try:
             for _ in range(STEPS):
-                done.append(await player.step())
+                done += [await player.step()]
         except AssertionError as error:
             error.add_note(f"seed {seed}, after {done}")
             raise

@@ -40,7 +40,7 @@ class RedisSessionStore:
     """See `SessionStore` for what each method promises.
 
     `secret`: STATE_SECRET. `previous`: STATE_SECRET_PREVIOUS; a session that is absent under the present secret is
-    looked for under it and moved, in up to three further trips, once. Turn keys made with the old secret match no
+    looked for under it and moved, in up to four further trips, once. Turn keys made with the old secret match no
     more, so a retry across the change counts as a new turn. `sessions_per_principal`: from 1.
     """
 
