@@ -79,10 +79,19 @@ def bundle(
 
 
 class Service:
-    """One replica. `environment` holds what the tests add to the documented settings."""
+    """One replica. `environment` holds what the tests add to the documented settings; `entry` is the module it runs."""
 
-    def __init__(self, database_url: str, redis_url: str, folder: Path, **environment: str) -> None:
+    def __init__(
+        self,
+        database_url: str,
+        redis_url: str,
+        folder: Path,
+        *,
+        entry: str = "tests.support.serve_main",
+        **environment: str,
+    ) -> None:
         self.port = free_port()
+        self._entry = entry
         self.environment = {
             "TOOLBELAY_LISTEN": f"127.0.0.1:{self.port}",
             "TOOLBELAY_DATABASE_URL": database_url,
@@ -102,14 +111,17 @@ class Service:
         """Start; with `wait` return once it answers SERVING."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.serve_main"],
+                [sys.executable, "-m", self._entry],
                 env={**os.environ, **self.environment},
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
             )
-        if wait:
-            wait_until(self.serving, timeout=20)
+        return self.wait() if wait else self
+
+    def wait(self, timeout: float = 20) -> Self:
+        """Return once it answers SERVING."""
+        wait_until(self.serving, timeout=timeout)
         return self
 
     def serving(self) -> bool:
