@@ -149,8 +149,7 @@ def items(
     return [Span(next(places), next(places), value) for _, _, value in found]
 
 
-# A string, also one that never ends (so that a hostile text is read once), or one bracket.
-_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[^][{}"]++', re.DOTALL)
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _SPACE = re.compile(r"[ \t\n\r]*+")
 _SURROGATE_OR_NUL = re.compile("[\x00\ud800-\udfff]")
 _ESCAPE = "\\u"
@@ -171,7 +170,7 @@ class _Reader:
         self._ascii = len(self._text) == len(text)
         self._unique_keys = unique_keys
         self._decoder = _STRICT if unique_keys else _LENIENT
-        _check_depth(self._text, max_depth)
+        _check_depth(text, max_depth)
 
     def skip(self, at: int) -> int:
         """The next place at or after `at` that is not white space."""
@@ -255,12 +254,15 @@ def _syntax(error: JSONDecodeError) -> JsonTextError:
     return NotJsonError("", f"not JSON: {message} at character {error.pos}")
 
 
-def _check_depth(text: str, max_depth: int) -> None:
-    if text.count("[") + text.count("{") <= max_depth:
+def _check_depth(text: bytes, max_depth: int) -> None:
+    """Linear in the text, whatever it holds; right for as much of it as is JSON, and the scanner reads no further."""
+    if text.count(b"[") + text.count(b"{") <= max_depth:
         return
+    # Without escapes, every second piece between quotes stands outside a string.
+    unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
     depth = 0
-    for bracket in _TOKEN.sub("", text):
-        if bracket in "[{":
+    for bracket in b"".join(unescaped.split(b'"')[::2]).translate(None, _NO_BRACKETS):
+        if bracket in b"[{":
             depth += 1
             if depth > max_depth:
                 raise JsonTextError("", f"nested deeper than {max_depth} levels")
