@@ -175,3 +175,24 @@ async def test_a_state_over_the_bound_loses_its_digests_first(session: Session, 
     with pytest.raises(StateUnavailableError, match="too_large"):
         await session.save(opened, huge)
     assert (await session.peek()).state == opened.state
+
+
+async def test_the_header_is_laid_out_as_documented(session: Session, place: Place) -> None:
+    """Version 1, field by field; replicas of other builds read it."""
+    await session.begin(state_of("a/b"), key=turn_key("t1"))
+    second = dataclasses.replace(session, epoch=3)
+    opened = await session.open(turn_key("t2"))
+    assert (await session.save(opened, state_of("a/b", "a/c"), turn_key("t2"), spent=2)).status is SaveStatus.SAVED
+    raw = place.value(place.session_key())
+    fields = struct.unpack_from("<2sBBHBx8sQQQQQQ8sII", raw)
+    magic, version, key_bytes, start, keys, incarnation, revision, epoch, turn, created, seen, last_turn, *rest = fields
+    assert (magic, version, key_bytes, start, keys) == (b"TB", 1, KEY_BYTES, HEADER_BYTES, 2)
+    assert len(set(incarnation)) > 1
+    assert (revision, epoch, turn) == (2, 0, 2)
+    assert 0 < created <= last_turn <= seen
+    assert rest == [bytes(8), 0, 0]
+    key = turn_key("t2")
+    at = HEADER_BYTES + KEY_BYTES
+    assert raw[at : at + KEY_BYTES] == key.identity + key.content + struct.pack("<IH", 2, 2)
+    await second.begin()
+    assert struct.unpack_from("<Q", place.value(place.session_key()), 24) == (3,)

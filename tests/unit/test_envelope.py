@@ -109,3 +109,24 @@ def test_a_state_that_cannot_be_cut_is_refused() -> None:
 def test_no_state_is_damage(raw: bytes) -> None:
     with pytest.raises(DamagedEnvelopeError):
         decode(raw)
+
+
+GOLDEN_STATE = SessionState(
+    seeded=True,
+    tools=(
+        StoredTool("crm/find", bytes(range(32)), True, 1, called_turn=7, called_place=2, mark=5),
+        StoredTool("git/日本", bytes(32), False, 300),
+    ),
+    ranked_turns=9,
+    last_answer=(b"12345678", b"abcdefgh"),
+)
+GOLDEN_TAIL = bytes.fromhex(
+    "84a173c3a1749297a863726d2f66696e64c420000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f0101070205"
+    "97aa6769742fe697a5e69cacc420" + "00" * 32 + "00cd012c000000a17209a164c41031323334353637386162636465666768"
+)
+
+
+def test_version_1_is_written_and_read_as_ever() -> None:
+    """Replicas of an older and a newer build share the sessions: a change here is a change of the format."""
+    assert encode_tail(GOLDEN_STATE)[0] == GOLDEN_TAIL
+    assert decode(HEADER + GOLDEN_TAIL).state == GOLDEN_STATE

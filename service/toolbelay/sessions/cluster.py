@@ -116,7 +116,10 @@ class ClusterLink:
         if isinstance(refusal, errors.AskError):
             self._observer.happened(StoreEvent.REDIRECTED)
             node = self._nodes.get_node(refusal.host, refusal.port)
-            return None if node is None else (self._endpoint_at(node), True)
+            if node is None:  # it has joined since the last look
+                node = ClusterNode(refusal.host, refusal.port, **self._nodes.connection_kwargs)
+                self._refresh_soon()
+            return self._endpoint_at(node), True
         if isinstance(refusal, errors.TryAgainError):
             await asyncio.sleep(TRY_AGAIN_SECONDS)
             return self._endpoint_of(slot), False
@@ -163,7 +166,7 @@ class ClusterLink:
         try:
             async with asyncio.timeout(REFRESH_SECONDS):
                 await self._nodes.initialize()
-        except (errors.RedisError, errors.RedisClusterException, OSError):
+        except (errors.RedisError, errors.RedisClusterException, OSError, LookupError):
             # None of the nodes known last answers: begin from the seeds, whose names may lead elsewhere by now.
             stale, self._nodes = self._nodes, self._make_client().nodes_manager
             self._nodes.slots_cache, self._nodes.nodes_cache = stale.slots_cache, stale.nodes_cache
