@@ -20,7 +20,7 @@ from tests.support.world import (
 )
 
 MakeWorld = Callable[..., World]
-OMIT = ("AUTO", [], False)
+OMIT: tuple[str, list[str], bool] = ("AUTO", [], False)
 
 
 def test_the_order_of_admission_within_one_turn(world: MakeWorld) -> None:

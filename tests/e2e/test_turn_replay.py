@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -134,7 +135,7 @@ def test_tries_of_one_turn_at_once_spend_one_budget(world: MakeWorld) -> None:
     alice = world(seed_tools=2).client
     alice.turn(ranked="ab")
     rankings = ["cd", "ef", "gh", "ij", "kl", "mn"]
-    answers = at_once(*[lambda r=r: alice.turn(ranked=r, called="x", turn_id="t") for r in rankings])
+    answers = at_once(*[partial(alice.turn, ranked=r, called="x", turn_id="t") for r in rankings])
     assert {a.receipt.turn for a in answers} == {2}
     assert sum(not a.receipt.replayed for a in answers) == 1
     stored = alice.stored()
@@ -145,7 +146,7 @@ def test_tries_of_one_turn_at_once_spend_one_budget(world: MakeWorld) -> None:
 def test_tries_of_the_first_turn_at_once_seed_once(world: MakeWorld) -> None:
     alice = world(seed_tools=3).client
     rankings = ["abc", "def", "ghi", "jkl"]
-    answers = at_once(*[lambda r=r: alice.turn(ranked=r, turn_id="t") for r in rankings])
+    answers = at_once(*[partial(alice.turn, ranked=r, turn_id="t") for r in rankings])
     assert len(alice.stored()) == 3
     assert alice.stored() in rankings
     assert {letters_of(a) for a in answers} == {alice.stored()}
@@ -156,7 +157,7 @@ def test_turns_at_once_lose_no_pin_and_break_no_bound(world: MakeWorld) -> None:
     alice = world(max_tools=12, seed_tools=4).client
     alice.turn(ranked="abcd")
     called = "mnopqrst"
-    answers = at_once(*[lambda x=x: alice.turn(ranked="efgh", called=x) for x in called])
+    answers = at_once(*[partial(alice.turn, ranked="efgh", called=x) for x in called])
     assert set(called) <= set(alice.pins())
     assert len(alice.stored()) <= 12
     assert all(len(a.tools) <= 12 for a in answers)
@@ -166,7 +167,7 @@ def test_turns_at_once_lose_no_pin_and_break_no_bound(world: MakeWorld) -> None:
 
 def test_first_turns_at_once_lose_no_pin(world: MakeWorld) -> None:
     alice = world(max_tools=12, seed_tools=2).client
-    at_once(*[lambda x=x: alice.turn(ranked="ab", called=x) for x in "mnop"])
+    at_once(*[partial(alice.turn, ranked="ab", called=x) for x in "mnop"])
     assert set("mnop") <= set(alice.pins())
     assert alice.stored().count("a") == 1
 
@@ -174,8 +175,8 @@ def test_first_turns_at_once_lose_no_pin(world: MakeWorld) -> None:
 def test_turns_and_authorized_calls_at_once_lose_no_pin(world: MakeWorld) -> None:
     alice = world(max_tools=10, seed_tools=6).client
     alice.turn(ranked="abcdef")
-    calls: list[Callable[[], Any]] = [lambda x=x: alice.authorize("s", [x]) for x in "abc"]
-    calls += [lambda x=x: alice.turn(called=x) for x in "xyz"]
+    calls: list[Callable[[], Any]] = [partial(alice.authorize, "s", [x]) for x in "abc"]
+    calls += [partial(alice.turn, called=x) for x in "xyz"]
     at_once(*calls)
     assert set(alice.pins()) == set("abcxyz")
 
