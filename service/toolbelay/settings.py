@@ -26,6 +26,9 @@ CLIENT_VARIABLES: Final[Mapping[str, str]] = {
     "TOOLBELAY_TOKEN": "Bearer token of client commands such as `toolbelay select`.",
     "TOOLBELAY_ADDRESS": "Address of the service for client commands; default: `TOOLBELAY_LISTEN`.",
     "TOOLBELAY_CA": "PEM file of the authority that client commands trust; given = use TLS.",
+    "TOOLBELAY_SERVER_NAME": "Name in the service's certificate, where it is not the address.",
+    "TOOLBELAY_CLIENT_CERT": "PEM file of the client's certificate, for mutual TLS.",
+    "TOOLBELAY_CLIENT_KEY": "PEM file of its private key.",
 }
 
 Strings = Annotated[tuple[str, ...], NoDecode]

@@ -124,7 +124,7 @@ def _listeners(settings: Settings) -> Iterator[str]:
                 "TOOLBELAY_EXT_PROC_TRUST_JWT_METADATA: needs a loopback or UNIX listener, or mutual TLS"
                 " (TOOLBELAY_TLS_CLIENT_CA)"
             )
-    if settings.workers > 1 and settings.listen.startswith("unix:"):
+    if settings.workers > 1 and any(text.startswith("unix:") for text in (settings.listen, settings.ext_proc_listen)):
         yield "TOOLBELAY_WORKERS: a UNIX socket cannot be shared; use host:port or one worker"
 
 

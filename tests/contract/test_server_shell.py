@@ -20,6 +20,7 @@ from cryptography.x509.oid import NameOID
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from tests.support.command import toolbelay
 from tests.support.edge import USER, StubSelection, raw, running_edge
 from tests.support.waiting import wait_until_async
 from toolbelay.api.methods import ADMIN_SERVICE, SELECTION_SERVICE
@@ -290,8 +291,28 @@ async def test_mutual_tls(
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
+async def test_commands_speak_mutual_tls(
+    certificates: Certificates, secured: Callable[..., ListenOptions], tmp_path: Path
+) -> None:
+    certificates.make("gateway")
+    tls = {
+        "TOOLBELAY_CA": certificates.path("ca.pem"),
+        "TOOLBELAY_CLIENT_CERT": certificates.path("gateway.pem"),
+        "TOOLBELAY_CLIENT_KEY": certificates.path("gateway.key"),
+    }
+    async with running_edge(options=secured(mutual=True)) as edge:
+        probe = ("health", "--address", edge.target)
+        good = await asyncio.to_thread(toolbelay, *probe, cwd=tmp_path, environment=tls)
+        renamed = await asyncio.to_thread(
+            toolbelay, *probe, cwd=tmp_path, environment=tls | {"TOOLBELAY_SERVER_NAME": "elsewhere.example"}
+        )
+        plain = await asyncio.to_thread(toolbelay, *probe, cwd=tmp_path)
+    assert (good.returncode, good.stdout) == (0, "ready\n"), good.stderr
+    assert renamed.returncode == plain.returncode == 4
+
+
 async def test_unusable_tls_files_are_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("not a certificate")
     options = ListenOptions(LOOPBACK, tls_cert=str(tmp_path / "x"), tls_key=str(tmp_path / "x"))
-    with pytest.raises(ListenError):
+    with pytest.raises(ListenError, match="TOOLBELAY_TLS_CERT"):
         Server(options).bind()

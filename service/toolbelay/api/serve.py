@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from typing import Any, Final, Protocol
 
 import structlog
@@ -72,10 +72,11 @@ async def _serve(settings: Settings, build: Build, *, worker: bool) -> None:
             gate = Gate(application.verifier, metrics, max_concurrent=settings.max_concurrent)
             await server.start(gate, application.servicers)
             _log.info("listening", address=settings.listen, port=port, pid=os.getpid())
-            async with _ext_proc(settings, application, shared=worker):
+            async with AsyncExitStack() as beside:
+                await beside.enter_async_context(_ext_proc(settings, application, shared=worker))
                 await _until(stop, application, server, gate, metrics)
-            _log.info("stopping", grace_seconds=settings.grace_seconds, in_flight=gate.in_flight)
-            await server.stop(settings.grace_seconds)
+                _log.info("stopping", grace_seconds=settings.grace_seconds, in_flight=gate.in_flight)
+                await asyncio.gather(server.stop(settings.grace_seconds), beside.aclose())  # one grace time for both
         finally:
             await application.close()
     finally:

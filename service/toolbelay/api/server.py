@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -157,6 +158,11 @@ def channel_options(options: ListenOptions) -> list[tuple[str, Any]]:
 
 
 def _credentials(options: ListenOptions) -> grpc.ServerCredentials:
+    # gRPC would report unusable files as a port that cannot be had; OpenSSL says what is wrong.
+    check = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    check.load_cert_chain(options.tls_cert, options.tls_key)
+    if options.tls_client_ca:
+        check.load_verify_locations(options.tls_client_ca)
     key, certificate = Path(options.tls_key).read_bytes(), Path(options.tls_cert).read_bytes()
     authority = Path(options.tls_client_ca).read_bytes() if options.tls_client_ca else None
     return grpc.ssl_server_credentials(

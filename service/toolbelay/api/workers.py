@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Final
@@ -66,9 +66,9 @@ class Supervisor:
         signal.signal(signal.SIGINT, self._on_signal)
         close_metrics = _nothing
         try:
-            with hold_port(parse_address(self._settings.listen)) as held:
+            with ExitStack() as held:
+                environment = self._environment(held)
                 close_metrics = self._open_metrics()
-                environment = self._environment(held.getsockname()[1])
                 try:
                     self._keep_running(environment)
                 finally:
@@ -108,14 +108,18 @@ class Supervisor:
         # Standard input is a pipe that ends with this process, however it ends.
         return subprocess.Popen([sys.executable, "-m", "toolbelay.api.worker"], env=environment, stdin=subprocess.PIPE)
 
-    def _environment(self, port: int) -> dict[str, str]:
-        address = parse_address(self._settings.listen)
+    def _environment(self, held: ExitStack) -> dict[str, str]:
+        """The workers' variables; the ports in them are ours while `held` is open."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("TOOLBELAY_")}
         mine = environment_of(self._settings) | {
-            "TOOLBELAY_LISTEN": Address(address.host, port).target,
             "TOOLBELAY_WORKERS": "1",
             "PROMETHEUS_MULTIPROC_DIR": self._metrics_dir,
         }
+        for name, text in (("LISTEN", self._settings.listen), ("EXT_PROC_LISTEN", self._settings.ext_proc_listen)):
+            if text:
+                address = parse_address(text)
+                port = held.enter_context(hold_port(address, name)).getsockname()[1]
+                mine[f"TOOLBELAY_{name}"] = Address(address.host, port).target
         return inherited | mine
 
     def _end_workers(self) -> None:
@@ -161,7 +165,7 @@ class Supervisor:
         mark_process_dead(pid, self._metrics_dir)  # type: ignore[no-untyped-call]
 
 
-def hold_port(address: Address) -> socket.socket:
+def hold_port(address: Address, setting: str = "LISTEN") -> socket.socket:
     """A bound, never listening socket that keeps the port for workers. Raises ListenError when it is used."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
@@ -170,14 +174,22 @@ def hold_port(address: Address) -> socket.socket:
             probe.bind((address.host, address.port))
             probe.listen(1)
             port = probe.getsockname()[1]
-        held = socket.socket(family)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        held.bind((address.host, port))
+        return _shared_socket(family, address.host, port)
     except OSError as error:
         raise ListenError(
-            f"cannot listen on {address.target}: {error.strerror}; stop the other program or set TOOLBELAY_LISTEN"
+            f"cannot listen on {address.target}: {error.strerror}; stop the other program or set TOOLBELAY_{setting}"
         ) from None
+
+
+def _shared_socket(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    held = socket.socket(family)
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind((host, port))
+    except OSError:
+        held.close()
+        raise
     return held
 
 

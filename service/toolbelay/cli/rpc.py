@@ -49,16 +49,26 @@ def target_of(address: str | None) -> str:
 
 
 def channel_to(target: str) -> grpc.Channel:
-    """A channel; TLS when TOOLBELAY_CA names an authority."""
-    options = [("grpc.max_receive_message_length", MAX_ANSWER)]
-    authority = os.environ.get("TOOLBELAY_CA")
-    if not authority:
+    """A channel; TLS when TOOLBELAY_CA names an authority, mutual TLS with TOOLBELAY_CLIENT_CERT and _KEY."""
+    options: list[tuple[str, Any]] = [("grpc.max_receive_message_length", MAX_ANSWER)]
+    authority = _file("TOOLBELAY_CA")
+    if authority is None:
         return grpc.insecure_channel(target, options)
+    name = os.environ.get("TOOLBELAY_SERVER_NAME")
+    if name:
+        options.append(("grpc.ssl_target_name_override", name))
+    key, certificate = _file("TOOLBELAY_CLIENT_KEY"), _file("TOOLBELAY_CLIENT_CERT")
+    return grpc.secure_channel(target, grpc.ssl_channel_credentials(authority, key, certificate), options)
+
+
+def _file(variable: str) -> bytes | None:
+    path = os.environ.get(variable)
+    if not path:
+        return None
     try:
-        trusted = Path(authority).read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
-        raise CommandError(f"TOOLBELAY_CA: {authority}: {error.strerror}", code=REFUSED) from None
-    return grpc.secure_channel(target, grpc.ssl_channel_credentials(trusted), options)
+        raise CommandError(f"{variable}: {path}: {error.strerror}", code=REFUSED) from None
 
 
 @contextmanager

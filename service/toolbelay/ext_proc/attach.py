@@ -48,6 +48,9 @@ def options_from(settings: Settings) -> ExtProcOptions:
         token_header=settings.ext_proc_token_header.lower(),
         use_authorization=settings.ext_proc_use_authorization,
         trust_jwt_metadata=settings.ext_proc_trust_jwt_metadata,
+        jwt_namespace=settings.ext_proc_jwt_namespace,
+        metadata_namespace=settings.ext_proc_metadata_namespace,
+        session_header=settings.ext_proc_session_header.lower(),
         turn_header=settings.ext_proc_turn_header.lower(),
         route_header=settings.ext_proc_route_header.lower(),
         deadline=settings.ext_proc_deadline_ms / 1000,
@@ -56,6 +59,7 @@ def options_from(settings: Settings) -> ExtProcOptions:
         on_unknown_encoding=settings.ext_proc_on_unknown_encoding,
         receipt_header=settings.ext_proc_receipt_header,
         authorize_calls=settings.ext_proc_authorize_calls,
+        cache_breakpoint=settings.ext_proc_cache_breakpoint,
     )
 
 
