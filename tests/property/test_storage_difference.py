@@ -21,7 +21,7 @@ APPLIES = st.lists(
     st.tuples(
         st.dictionaries(st.sampled_from(NAMES), st.integers(0, 2)),  # description by name
         st.booleans(),  # prune
-        st.sampled_from(["apply", "end_sessions", "resync"]),
+        st.sampled_from(["apply"] * 6 + ["end_sessions", "resync"]),
     ),
     min_size=1,
     max_size=8,
@@ -96,21 +96,27 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "PAGE", 3)
-    monkeypatch.setattr(write_rows, "MAX_TOMBSTONES", 2)
 
 
-# The fixture only sets module bounds, which every example may share.
+# The fixtures hold for every example: a page size and a file to copy.
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
-@given(applies=APPLIES)
-def test_differences_add_up_to_a_whole_load(migrated: Path, applies: list[tuple[dict[str, int], bool, str]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+@given(applies=APPLIES, tombstones=st.sampled_from([1, 3]))
+def test_differences_add_up_to_a_whole_load(
+    migrated: Path, applies: list[tuple[dict[str, int], bool, str]], tombstones: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write_rows, "MAX_TOMBSTONES", tombstones)
         shutil.copy(migrated, Path(folder) / "toolbelay.sqlite")
         asyncio.run(play(f"sqlite+aiosqlite:///{Path(folder) / 'toolbelay.sqlite'}", applies))
 
 
-async def test_differences_add_up_on_both_databases(database_url: str) -> None:
+@pytest.mark.parametrize("tombstones", [1, 3])
+async def test_differences_add_up_on_both_databases(
+    database_url: str, tombstones: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_rows, "MAX_TOMBSTONES", tombstones)
     migrate.upgrade(database_url)
     await play(
         database_url,
@@ -118,6 +124,8 @@ async def test_differences_add_up_on_both_databases(database_url: str) -> None:
             ({"a": 1, "b": 1, "c": 1, "d": 0, "e": 0}, False, "apply"),
             ({"a": 2}, True, "apply"),
             ({"b": 1, "g": 0}, False, "apply"),
+            ({"a": 2, "b": 1}, True, "apply"),
+            ({"g": 1}, False, "apply"),
             ({}, False, "end_sessions"),
             ({"f": 1}, False, "apply"),
             ({"g": 1}, True, "apply"),
