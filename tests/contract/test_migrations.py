@@ -268,6 +268,9 @@ def test_eight_processes_migrate_an_empty_database_at_once(database_url: str) ->
     command = [sys.executable, "-W", "error", "-c", EIGHT_PROCESSES, database_url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert (done.stdout.strip(), done.stderr) == (str([0] * 8), "")
+    if database_url.startswith("sqlite"):
+        with engine_on(database_url) as engine, engine.connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
     assert migrate.check(database_url).problems == ()
 
 

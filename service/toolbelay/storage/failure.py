@@ -16,6 +16,10 @@ class SchemaNotReadyError(StorageUnavailableError):
     """The database's schema is not at this build's head; the message says which it is."""
 
 
+class ForeignSchemaError(SchemaNotReadyError):
+    """The schema is one that this build does not know; no `db upgrade` with this build cures that."""
+
+
 def unavailable(error: Exception) -> StorageUnavailableError:
     """The error to raise for one of SQLAlchemy, a driver or the operating system.
 

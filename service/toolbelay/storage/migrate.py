@@ -7,6 +7,7 @@ number of processes start at once, and does all its work in one transaction.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ def upgrade(url: str) -> str:
         _known_revision(_revision_of(connection))
         command.upgrade(_config(connection), target)
         _check_references(connection)
+    _switch_to_wal(url)
     return target
 
 
@@ -117,6 +119,15 @@ def require_known_head(revision: str | None, target: str) -> None:
         raise MigrationError(problem)
 
 
+def is_known(revision: str | None) -> bool:
+    """Whether this build has migrations that begin or pass at `revision`; `None` = no schema yet."""
+    try:
+        _known_revision(revision)
+    except MigrationError:
+        return False
+    return True
+
+
 def new_revision(message: str) -> None:
     """Write a revision with the differences between the models and a scratch database at head."""
     import tempfile  # developers only
@@ -167,6 +178,28 @@ def _revision_of(connection: Connection) -> str | None:
     if len(heads) > 1:
         raise MigrationError(f"the database is at several revisions at once: {', '.join(sorted(heads))}")
     return heads[0] if heads else None
+
+
+def _switch_to_wal(url: str) -> None:
+    """SQLite: let readers go on beside the writer, from the first reader on. A property of the file."""
+    address = DatabaseAddress(url)
+    if address.dialect is not Dialect.SQLITE:
+        return
+    engine = create_engine(address.for_migrations, poolclass=pool.NullPool)
+    deadline = time.monotonic() + LOCK_SECONDS
+    try:
+        while True:
+            try:
+                with engine.connect() as connection:
+                    connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+                return
+            except OperationalError as error:  # another process holds the file: SQLite does not wait here
+                busy = str(getattr(error.orig, "sqlite_errorname", "")).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+                if not busy or time.monotonic() > deadline:
+                    raise StorageUnavailableError(f"{address.label}: {unavailable(error)}") from None
+                time.sleep(0.05)
+    finally:
+        engine.dispose()
 
 
 def _check_references(connection: Connection) -> None:

@@ -10,9 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from toolbelay.catalog.model import Tool
 from toolbelay.storage.engine import Database
-from toolbelay.storage.failure import SchemaNotReadyError
+from toolbelay.storage.failure import ForeignSchemaError, SchemaNotReadyError
 from toolbelay.storage.guard import MigrationError
-from toolbelay.storage.migrate import head, require_known_head
+from toolbelay.storage.migrate import head, is_known, require_known_head
 from toolbelay.storage.models import ExposedNameRow, PolicyRow, RemovedToolRow, RouteConfigRow, TenantRow, ToolRow
 from toolbelay.storage.paging import pages
 from toolbelay.storage.port import PolicyFile, RouteRow, TenantRows
@@ -58,16 +58,21 @@ class SqlCatalogReader:
         return await self._database.read(read, timeout=timeout)
 
     async def ready(self, *, timeout: float) -> None:
-        """Raise SchemaNotReadyError (a StorageUnavailableError) unless the schema is at this build's head."""
+        """Raise SchemaNotReadyError (a StorageUnavailableError) unless the schema is at this build's head.
+
+        ForeignSchemaError, one of these, where upgrading with this build would not help.
+        """
 
         async def read(connection: AsyncConnection) -> tuple[str, ...]:
             return await connection.run_sync(_heads)
 
         heads = await self._database.read(read, timeout=timeout)
+        revision = ",".join(heads) or None
         try:
-            require_known_head(",".join(heads) or None, self._head)
+            require_known_head(revision, self._head)
         except MigrationError as error:
-            raise SchemaNotReadyError(str(error)) from None
+            kind = SchemaNotReadyError if is_known(revision) else ForeignSchemaError
+            raise kind(str(error)) from None
 
 
 def _heads(connection: Connection) -> tuple[str, ...]:
