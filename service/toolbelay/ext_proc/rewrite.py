@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from toolbelay.api import bounds
-from toolbelay.application.turn import CALLER_OWNED, ChoiceMode, SelectAnswer, SelectRequest, Target
+from toolbelay.application.turn import CALLER_OWNED, ChoiceMode, SelectRequest, Target, ToolChoice
 from toolbelay.catalog.formats import WireFormat
 from toolbelay.catalog.raw_json import JsonTextError, JsonValue, parse
 from toolbelay.errors import invalid
@@ -27,34 +28,45 @@ class ChatRequest:
     offered: tuple[bytes, ...]
     given: GivenChoice
     turn: SelectRequest
-    cache_breakpoint: bool  # one more breakpoint is wanted, at the answer's stable prefix
+    cache_breakpoint: bool = False  # one more breakpoint is wanted, at the answer's stable prefix
 
 
 def read_chat(body: Body, head: RequestHead, options: ExtProcOptions) -> ChatRequest | None:
     """The turn of a body; `None` where it is no chat request. Raises INVALID_REQUEST with the field."""
     assert head.wire_format is not None
-    conversation = read_conversation(body, head.wire_format)
-    if conversation is None:
+    request = read_turn(body, head.wire_format)
+    if request is None:
         return None
-    offered = _offered(body)
-    given = _choice(body, head.wire_format)
-    model = body.value("model")
-    turn = SelectRequest(
+    turn = replace(
+        request.turn,
         route=bounds.printable("route", _route(head, options)),
         session_id=bounds.printable(options.session_header, head.text(options.session_header)),
         turn_id=bounds.printable(options.turn_header, head.text(options.turn_header)),
+        target=replace(request.turn.target, capabilities=_capabilities(head, options)),
+    )
+    wants_breakpoint = head.metadata.get(options.metadata_namespace, {}).get("cache_breakpoint") is True
+    return replace(request, turn=turn, cache_breakpoint=wants_breakpoint or options.cache_breakpoint)
+
+
+def read_turn(body: Body, wire_format: WireFormat) -> ChatRequest | None:
+    """What the body alone says of the turn; `None` where it is no chat request. Raises INVALID_REQUEST."""
+    conversation = read_conversation(body, wire_format)
+    if conversation is None:
+        return None
+    offered = _offered(body)
+    given = _choice(body, wire_format)
+    model = body.value("model")
+    turn = SelectRequest(
         query=conversation.query,
         called_tools=conversation.called,
         offered_tools=offered,
         target=Target(
-            format=head.wire_format,
+            format=wire_format,
             model=bounds.printable("model", model if isinstance(model, str) else "", bounds.MAX_MODEL),
-            capabilities=_capabilities(head, options),
         ),
         choice=given.choice,
     )
-    wants_breakpoint = head.metadata.get(options.metadata_namespace, {}).get("cache_breakpoint") is True
-    return ChatRequest(body, offered, given, turn, wants_breakpoint or options.cache_breakpoint)
+    return ChatRequest(body, offered, given, turn)
 
 
 def _offered(body: Body) -> tuple[bytes, ...]:
@@ -93,7 +105,35 @@ def _capabilities(head: RequestHead, options: ExtProcOptions) -> frozenset[str]:
     return frozenset(item for item in given if isinstance(item, str))
 
 
-def write_answer(request: ChatRequest, answer: SelectAnswer) -> bytes:
+class AnswerItem(Protocol):
+    """One tool of an answer."""
+
+    @property
+    def definition(self) -> bytes:
+        """JSON in the request's format."""
+
+    @property
+    def origin(self) -> str:
+        """A name of the API's enum."""
+
+
+class Answer(Protocol):
+    """What of an answer goes into a body."""
+
+    @property
+    def items(self) -> Sequence[AnswerItem]:
+        """The tools, in order."""
+
+    @property
+    def choice(self) -> ToolChoice:
+        """Consistent with the items."""
+
+    @property
+    def stable_prefix(self) -> int:
+        """Leading items whose bytes equal the session's last answer."""
+
+
+def write_answer(request: ChatRequest, answer: Answer) -> bytes:
     """The body with the answer's tools and choice; the same bytes where nothing changes."""
     body, wire_format = request.body, request.turn.target.format
     definitions: Sequence[bytes] = [item.definition for item in answer.items]
@@ -110,7 +150,7 @@ def write_answer(request: ChatRequest, answer: SelectAnswer) -> bytes:
     return splice(body, tools=tools, tool_choice=_choice_change(request, answer, wire_format))
 
 
-def _choice_change(request: ChatRequest, answer: SelectAnswer, wire_format: WireFormat) -> Change:
+def _choice_change(request: ChatRequest, answer: Answer, wire_format: WireFormat) -> Change:
     if not answer.items:
         return REMOVE
     if request.given.opaque:

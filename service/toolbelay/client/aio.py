@@ -1,0 +1,145 @@
+"""The asyncio client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import grpc
+import grpc.aio
+
+from toolbelay.client import calling
+from toolbelay.client.calling import Method, Token
+from toolbelay.client.errors import ToolbelayCallError, from_rpc
+from toolbelay.client.prepared import Format, OnError, Prepared, answered, ask, without_answer
+from toolbelay.v1 import selection_pb2 as pb
+
+
+class AsyncToolbelay:
+    """Calls ToolSelectionService on the running event loop.
+
+    `token`: a JWT, or a function from a session id to one (see `TokenMinter.for_user`); each method takes
+    another for its one call. `timeout`: seconds that a call may take, tries included. `root_certificates`,
+    `private_key`, `certificate_chain`: PEM for TLS and mutual TLS; without them the channel is plain text.
+    `on_error`: what `prepare` does when the service cannot answer. Failed calls raise ToolbelayCallError.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: Token = "",
+        timeout: float = 1.0,
+        on_error: OnError = "raise",
+        root_certificates: bytes | None = None,
+        private_key: bytes | None = None,
+        certificate_chain: bytes | None = None,
+        options: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        self._token = token
+        self._timeout = timeout
+        self._on_error = on_error
+        tls = calling.credentials(root_certificates, private_key, certificate_chain)
+        merged = [*calling.OPTIONS, *options]
+        self._channel = (
+            grpc.aio.insecure_channel(address, merged) if tls is None else grpc.aio.secure_channel(address, tls, merged)
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the channel; running calls are cancelled."""
+        await self._channel.close(grace=None)
+
+    async def select_tools(
+        self, request: pb.SelectToolsRequest, *, token: Token | None = None, timeout: float | None = None
+    ) -> pb.SelectToolsResponse:
+        """The tools of one turn. Tried again only with a turn_id, or without a session."""
+        answer: pb.SelectToolsResponse = await self._call(calling.SELECT, request, token, timeout)
+        return answer
+
+    async def authorize_tool_calls(
+        self, request: pb.AuthorizeToolCallsRequest, *, token: Token | None = None, timeout: float | None = None
+    ) -> pb.AuthorizeToolCallsResponse:
+        """Whether the model's calls may be dispatched."""
+        answer: pb.AuthorizeToolCallsResponse = await self._call(calling.AUTHORIZE, request, token, timeout)
+        return answer
+
+    async def get_session(
+        self, session_id: str, route: str = "", *, token: Token | None = None, timeout: float | None = None
+    ) -> pb.GetSessionResponse:
+        """The caller's own session; turn 0 where there is none."""
+        request = pb.GetSessionRequest(route=route, session_id=session_id)
+        answer: pb.GetSessionResponse = await self._call(calling.GET_SESSION, request, token, timeout)
+        return answer
+
+    async def end_session(
+        self, session_id: str, route: str = "", *, token: Token | None = None, timeout: float | None = None
+    ) -> None:
+        """Forget the caller's own session."""
+        request = pb.EndSessionRequest(route=route, session_id=session_id)
+        await self._call(calling.END_SESSION, request, token, timeout)
+
+    async def prepare(
+        self,
+        body: Mapping[str, Any],
+        *,
+        session_id: str = "",
+        turn_id: str = "",
+        route: str = "",
+        format: Format | None = None,  # noqa: A002 - the word of the API
+        capabilities: Sequence[str] = (),
+        max_tools: int = 0,
+        min_generation: int = 0,
+        cache_breakpoint: bool = False,
+        on_error: OnError | None = None,
+        token: Token | None = None,
+        timeout: float | None = None,
+    ) -> Prepared:
+        """An OpenAI or Anthropic request with its tools replaced by this turn's.
+
+        `format` is guessed where it is not given. `cache_breakpoint` (Anthropic): mark the last tool that
+        the provider has seen before. On an outage `on_error` decides: "raise", "no_tools" (the request
+        goes on without tools), "caller_tools" (as it came); a refusal is raised whatever it says.
+        """
+        question = ask(
+            body,
+            format,
+            route=route,
+            session_id=session_id,
+            turn_id=turn_id,
+            capabilities=capabilities,
+            max_tools=max_tools,
+            min_generation=min_generation,
+        )
+        try:
+            answer = await self.select_tools(question.message, token=token, timeout=timeout)
+        except ToolbelayCallError as error:
+            return without_answer(body, error, on_error or self._on_error)
+        return answered(question, answer, cache_breakpoint=cache_breakpoint)
+
+    async def _call(self, method: Method, request: Any, token: Token | None, timeout: float | None) -> Any:
+        rpc = self._channel.unary_unary(
+            method.path,
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=method.response.FromString,
+        )
+        metadata = calling.metadata_for(self._token if token is None else token, request.session_id)
+        ends = time.monotonic() + (self._timeout if timeout is None else timeout)
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return await rpc(request, metadata=metadata, timeout=max(ends - time.monotonic(), 0.001))
+            except grpc.aio.AioRpcError as error:
+                failed = from_rpc(error)
+            pause = calling.pause_before_retry(method, request, failed, tries, ends - time.monotonic())
+            if pause is None:
+                raise failed
+            await asyncio.sleep(pause)

@@ -1,0 +1,205 @@
+"""The Python client against the real service, a stopped one, and a hung one; and the example gateway."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+
+from tests.support.binaries import MissingBinaryError
+from tests.support.envoy import Upstream
+from tests.support.servers import RedisServer
+from tests.support.service import AUDIENCE, ISSUER, PERMIT_ALL, SECRET, Service, free_port, migrated, token, tool
+from toolbelay.client import AsyncToolbelay, TokenMinter, Toolbelay, ToolbelayCallError
+from toolbelay.v1 import selection_pb2 as pb
+
+pytestmark = pytest.mark.e2e
+
+TOOLS = [tool("weather/get_weather", "Current weather of a city"), tool("crm/find_account", "Finds a customer account")]
+MINTER = TokenMinter.hs256(SECRET.encode(), issuer=ISSUER, audience=AUDIENCE)
+ALICE = MINTER.for_user("alice", tenant="acme")
+BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "weather in London"}]}
+EXAMPLE = Path(__file__).parents[2] / "examples" / "gateway.py"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("client")
+    with ExitStack() as stack:
+        try:
+            redis = RedisServer("valkey")
+        except MissingBinaryError as error:
+            pytest.skip(str(error))
+        stack.callback(redis.close)
+        redis.start()
+        started = Service(migrated(f"sqlite+aiosqlite:///{folder / 'db.sqlite'}"), redis.url, folder)
+        stack.callback(started.close)
+        routes = {"default": {"strategy": "keyword", "on_no_match": "none"}}
+        started.apply(TOOLS, {"all.cedar": PERMIT_ALL}, routes)
+        yield started.start()
+
+
+def address(service: Service) -> str:
+    return f"127.0.0.1:{service.port}"
+
+
+def names(body: dict[str, Any]) -> list[str]:
+    return [item["function"]["name"] for item in body.get("tools", [])]
+
+
+async def test_a_session_with_the_async_client(service: Service) -> None:
+    async with AsyncToolbelay(address(service), token=ALICE, timeout=10) as toolbelay:
+        first = await toolbelay.prepare(BODY, session_id="a1", turn_id="t1")
+        assert names(first.body) == ["get_weather"]
+        again = await toolbelay.prepare(BODY, session_id="a1", turn_id="t1")
+        assert again.answer is not None
+        assert again.answer.receipt.replayed
+        call = pb.AuthorizeToolCallsRequest(
+            session_id="a1", calls=[pb.ToolCall(name="get_weather"), pb.ToolCall(name="x")]
+        )
+        decided = await toolbelay.authorize_tool_calls(call)
+        assert [d.verdict for d in decided.decisions] == [pb.VERDICT_ALLOWED, pb.VERDICT_DENIED]
+        session = await toolbelay.get_session("a1")
+        assert [(t.tool_id, t.pinned) for t in session.tools] == [("weather/get_weather", True)]
+        await toolbelay.end_session("a1")
+        assert (await toolbelay.get_session("a1")).turn == 0
+
+
+def test_a_session_with_the_blocking_client(service: Service) -> None:
+    with Toolbelay(address(service), token=ALICE, timeout=10) as toolbelay:
+        prepared = toolbelay.prepare(BODY, session_id="b1")
+        assert names(prepared.body) == ["get_weather"]
+        assert toolbelay.prepare(prepared.body | {"tools": []}, session_id="b1").body["tools"] == prepared.body["tools"]
+        request = pb.AuthorizeToolCallsRequest(session_id="b1", calls=[pb.ToolCall(name="get_weather")])
+        assert toolbelay.authorize_tool_calls(request).state_checked
+        assert toolbelay.get_session("b1").turn == 2
+        toolbelay.end_session("b1")
+
+
+def test_refusals_say_why(service: Service) -> None:
+    with Toolbelay(address(service), token=ALICE, timeout=10, on_error="caller_tools") as toolbelay:
+        with pytest.raises(ToolbelayCallError) as caught:
+            toolbelay.prepare(BODY, session_id="x" * 200)
+        assert (caught.value.reason, caught.value.field) in (
+            ("INVALID_REQUEST", "session_id"),
+            ("TOKEN_INVALID", ""),  # the token is bound to the session
+        )
+        with pytest.raises(ToolbelayCallError) as caught:
+            toolbelay.prepare(BODY, session_id="s", token=token(session="other"))
+        assert caught.value.reason == "SESSION_MISMATCH"
+        with pytest.raises(ToolbelayCallError) as caught:
+            toolbelay.prepare(BODY, token="x")
+        assert (caught.value.reason, caught.value.is_outage) == ("TOKEN_INVALID", False)
+        with pytest.raises(ToolbelayCallError) as caught:
+            toolbelay.prepare(BODY, session_id="s", min_generation=10**9)
+        assert caught.value.reason == "GENERATION_NOT_REACHED"
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_stopped_and_a_hung_service(hangs: bool) -> None:
+    """Every call ends by its timeout, and does what its caller chose."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        if hangs:
+            listener.listen()
+        target = f"127.0.0.1:{listener.getsockname()[1]}"
+        body = {**BODY, "tools": [{"type": "function", "function": {"name": "own"}}], "tool_choice": "auto"}
+        started = time.monotonic()
+        async with AsyncToolbelay(target, token=ALICE, timeout=0.3) as toolbelay:
+            with pytest.raises(ToolbelayCallError) as caught:
+                await toolbelay.prepare(body, session_id="s")
+            assert caught.value.is_outage
+            assert (await toolbelay.prepare(body, on_error="no_tools")).body == BODY
+            assert (await toolbelay.prepare(body, on_error="caller_tools")).body == body
+        with Toolbelay(target, token=ALICE, timeout=0.3, on_error="no_tools") as blocking:
+            prepared = blocking.prepare(body)
+        assert prepared.body == BODY
+        assert prepared.error is not None
+        assert time.monotonic() - started < 30
+
+
+class Flaky(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in the stubs only
+    """Unavailable for the first calls of each method."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures, self.calls = failures, 0
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        def behave(_request: bytes, context: grpc.ServicerContext) -> bytes:
+            self.calls += 1
+            if self.calls <= self.failures:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
+            return b""
+
+        return grpc.unary_unary_rpc_method_handler(behave)
+
+
+@pytest.mark.parametrize(("turn_id", "expected"), [("t1", 3), ("", 1)])
+async def test_only_safe_calls_are_tried_again(turn_id: str, expected: int) -> None:
+    for blocking in (False, True):
+        handler = Flaky(2)
+        server = grpc.server(futures.ThreadPoolExecutor(1))
+        server.add_generic_rpc_handlers((handler,))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            request = pb.SelectToolsRequest(session_id="s", turn_id=turn_id)
+            failed = None
+            try:
+                if blocking:
+                    with Toolbelay(f"127.0.0.1:{port}", token="x", timeout=20) as sync_client:
+                        sync_client.select_tools(request)
+                else:
+                    async with AsyncToolbelay(f"127.0.0.1:{port}", token="x", timeout=20) as client:
+                        await client.select_tools(request)
+            except ToolbelayCallError as error:
+                failed = error
+            assert handler.calls == expected
+            assert (failed is None) is bool(turn_id)
+        finally:
+            server.stop(0).wait()
+
+
+def test_the_example_gateway(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    upstream = Upstream()
+    monkeypatch.setenv("TOOLBELAY_ADDRESS", address(service))
+    monkeypatch.setenv("TOOLBELAY_JWT_HS256_SECRET", SECRET)
+    monkeypatch.setenv("TOOLBELAY_JWT_ISSUER", ISSUER)
+    monkeypatch.setenv("TOOLBELAY_JWT_AUDIENCE", AUDIENCE)
+    monkeypatch.setenv("TENANT", "acme")
+    monkeypatch.setenv("UPSTREAM", f"http://127.0.0.1:{upstream.port}")
+    monkeypatch.setenv("GATEWAY_KEYS", json.dumps({"sk-alice": "alice"}))
+    spec = importlib.util.spec_from_file_location("example_gateway", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    server = example.serve(free_port())
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_address[1]}/v1/chat/completions"
+        headers = {"authorization": "Bearer sk-alice", "x-session-id": "g1"}
+        answer = httpx.post(url, json=BODY, headers=headers, timeout=20)
+        assert (answer.status_code, answer.json()) == (200, {"ok": True})
+        assert names(json.loads(upstream.last().body)) == ["get_weather"]
+        assert httpx.post(url, json=BODY, headers={"authorization": "Bearer sk-bob"}, timeout=20).status_code == 401
+        choice = {"type": "function", "function": {"name": "nobody"}}
+        assert httpx.post(url, json={**BODY, "tool_choice": choice}, headers=headers, timeout=20).status_code == 403
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+        example.Gateway.toolbelay.close()
+        upstream.close()
