@@ -11,21 +11,21 @@ it: "check the tires and tweet it" is about two.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from toolbelay.ranking.corpus import Corpus
 from toolbelay.ranking.options import RankingOptions
 from toolbelay.ranking.priors import Hits, evidence
 
-HEDGE_FIRST = 0.7  # on the first turn, further toolsets with this share of the leading evidence come too
-HEDGE_LATER = 0.9
+HEDGE_FIRST = 0.8  # on the first turn, further toolsets with this share of the leading evidence come too
+HEDGE_LATER = 0.95
 MAX_TOOLSETS = 3  # looked at per text
-CALLED_TRUST = 1.3  # evidence of a toolset whose tools were called counts more: the session is about it
+CALLED_TRUST = 1.2  # evidence of a toolset whose tools were called counts more: the session is about it
 STORED_TRUST = 1.1
 CLAUSE_TRUST = 2.0  # a single request has to be that much more about another toolset than about one at hand
-CLAUSE_RELEVANCE = 0.35  # and its best tool this relevant
-SMALL = 6  # a toolset with fewer tools comes only for its having the best tool
+CLAUSE_RELEVANCE = 0.45  # and its best tool this relevant
+SMALL = 8  # a toolset with fewer tools comes only for its having the best tool
 PRESENT = 6  # so many tools of a toolset in the session stand for the toolset
 COMPLETES = 0.8  # unless a missing one is this relevant beside the best of those present
 LEAST_SEEDS = 8
@@ -65,6 +65,8 @@ def admitted(
     corpus: Corpus,
     hits: Hits,
     clause_hits: Sequence[Hits],
+    *,
+    gathered: Mapping[int, float],
     stored: Iterable[int],
     called: Iterable[int],
     eligible: Callable[[int], bool],
@@ -72,7 +74,7 @@ def admitted(
 ) -> dict[int, float]:
     """Rows to bring this turn → their relevance (to the request they answer), in order of admission.
 
-    `stored` and `called` are rows of the session. Nothing comes where the session's tools answer already.
+    `gathered`: the evidence of `hits`. `stored` and `called` are rows of the session. Nothing comes where the session's tools answer already.
     """
     held = frozenset(stored)
     state = _Bringing(
@@ -82,7 +84,7 @@ def admitted(
         Counter(int(corpus.toolset_of[row]) for row in held),
         frozenset(int(corpus.toolset_of[row]) for row in called),
     )
-    _for_the_text(state, hits, options)
+    _for_the_text(state, hits, gathered, options)
     for clause in clause_hits:
         _for_a_request(state, clause, options)
     if not held:
@@ -93,12 +95,12 @@ def admitted(
     return state.rows
 
 
-def _for_the_text(state: _Bringing, hits: Hits, options: RankingOptions) -> None:
+def _for_the_text(state: _Bringing, hits: Hits, gathered: Mapping[int, float], options: RankingOptions) -> None:
     first = not state.stored
-    gathered = evidence(state.corpus, hits)
+    trusted = dict(gathered)
     for toolset in state.present:
-        gathered[toolset] = gathered.get(toolset, 0.0) * (CALLED_TRUST if toolset in state.called else STORED_TRUST)
-    ordered = sorted(gathered.items(), key=lambda item: (-item[1], item[0]))[:MAX_TOOLSETS]
+        trusted[toolset] = gathered.get(toolset, 0.0) * (CALLED_TRUST if toolset in state.called else STORED_TRUST)
+    ordered = sorted(trusted.items(), key=lambda item: (-item[1], item[0]))[:MAX_TOOLSETS]
     for place, (toolset, strength) in enumerate(ordered):
         if strength <= 0 or strength < (HEDGE_FIRST if first else HEDGE_LATER) * ordered[0][1]:
             break

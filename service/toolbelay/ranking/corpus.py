@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,10 @@ Rows = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Row i of everything is tool i, in the order of tool ids' bytes: equal catalogs give equal corpora."""
+    """Row i of everything is tool i, in the order of tool ids' bytes: equal catalogs give equal corpora.
+
+    `supplies` is a memory for the event loop's thread; the rest never changes.
+    """
 
     documents: tuple[Document, ...]
     row_of: Mapping[str, int]  # tool id → row
@@ -27,11 +30,20 @@ class Corpus:
     toolset_numbers: Mapping[str, int]
     members: tuple[Rows, ...]  # toolset number → its rows, ascending
     lexical: LexicalIndex
-    supplies: tuple[Supply | None, ...]  # toolset number → table over its members
-    own_texts: tuple[str, ...]  # for embedding: without the words that a toolset shares
+    shared: Mapping[str, frozenset[str]]  # toolset → words that its descriptions share
+    own_texts: tuple[str, ...]  # for embedding: without those words
+    supplies: dict[int, Supply | None] = field(default_factory=dict)  # filled as toolsets are asked for
 
     def __len__(self) -> int:
         return len(self.documents)
+
+    def supply(self, toolset: int) -> Supply | None:
+        """Which of a toolset's members supply which (`supply.py`), in the order of `members`."""
+        if toolset not in self.supplies:
+            members = [self.documents[row] for row in self.members[toolset]]
+            shared = self.shared.get(members[0].toolset, frozenset())
+            self.supplies[toolset] = supply(members, shared, self.lexical.information)
+        return self.supplies[toolset]
 
 
 def build_corpus(tools: Mapping[str, Tool], held: Corpus | None) -> Corpus:
@@ -43,21 +55,25 @@ def build_corpus(tools: Mapping[str, Tool], held: Corpus | None) -> Corpus:
     sizes = np.bincount(toolset_of, minlength=len(toolset_numbers)) if documents else np.zeros(0, np.intp)
     members = tuple(np.split(order, np.cumsum(sizes)[:-1])) if documents else ()
     shared = shared_words(documents)
-    lexical = lexical_index(documents, shared)
-    nothing: frozenset[str] = frozenset()
     return Corpus(
         documents=documents,
         row_of={d.tool_id: row for row, d in enumerate(documents)},
         toolset_of=toolset_of,
         toolset_numbers=toolset_numbers,
         members=members,
-        lexical=lexical,
-        supplies=tuple(
-            supply([documents[row] for row in rows], shared.get(name, nothing), lexical.information)
-            for name, rows in zip(toolset_numbers, members, strict=True)
-        ),
-        own_texts=tuple(own_text(d, shared.get(d.toolset, nothing)) for d in documents),
+        lexical=lexical_index(documents, shared),
+        shared=shared,
+        own_texts=tuple(_own_text(d, shared, held) for d in documents),
     )
+
+
+def _own_text(document: Document, shared: Mapping[str, frozenset[str]], held: Corpus | None) -> str:
+    common = shared.get(document.toolset, frozenset())
+    row = held.row_of.get(document.tool_id) if held is not None else None
+    if held is None or row is None or held.documents[row] is not document:
+        return own_text(document, common)
+    unchanged = held.shared.get(document.toolset, frozenset()) == common
+    return held.own_texts[row] if unchanged else own_text(document, common)
 
 
 def _document(tool: Tool, held: Corpus | None) -> Document:

@@ -12,6 +12,8 @@ from toolbelay.ranking.text import split_identifier, words
 MAX_FIELD_CHARACTERS = 8 * 1024
 MAX_PARAMETERS = 256
 MAX_PARAMETER_DEPTH = 6
+# What a tool does is said first; pages of instructions to the model follow, in the words of everything.
+DESCRIPTION_WORDS = 64
 # How often a field's words count. One document of repeated words is BM25F with one length norm.
 NAME_REPEATS = 3
 
@@ -43,7 +45,7 @@ def document(tool: Tool) -> Document:
         tags=tool.tags,
         name=tuple(words(tool.name)),
         toolset_words=tuple(words(tool.toolset)),
-        description=tuple(words(description)),
+        description=tuple(words(description)[:DESCRIPTION_WORDS]),
         parameters=tuple(words(" ".join(_parameter_texts(tool.input_schema))[:MAX_FIELD_CHARACTERS]))
         + tuple(word for tag in sorted(tool.tags) for word in words(tag)),
         summary=f"{' '.join(split_identifier(tool.name))}. {description}",

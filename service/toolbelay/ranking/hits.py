@@ -27,7 +27,7 @@ def best_hits(relevance: Relevance, eligible: Callable[[int], bool], most: int) 
         for row in rows[seen:].tolist():
             if eligible(row):
                 found.append(row)
-                if len(found) == most:
+                if len(found) >= most:
                     break
         seen = len(rows)
         if len(found) == most:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 
 from toolbelay.catalog.model import Tool
 from toolbelay.planner.model import Scored
@@ -14,7 +15,7 @@ from toolbelay.ranking.corpus import Corpus, build_corpus
 from toolbelay.ranking.documents import Document
 from toolbelay.ranking.hits import best_hits
 from toolbelay.ranking.port import Ranking, RankQuery
-from toolbelay.ranking.priors import Hits, evidence, leading, scored
+from toolbelay.ranking.priors import evidence, leading, scored
 from toolbelay.ranking.query import clauses, read_query, vocabulary
 from toolbelay.ranking.rewrite import Rewriter
 from toolbelay.ranking.strategies.base import Searchable, Strategy
@@ -137,22 +138,36 @@ class CatalogIndex:
         whole = query.options.admission == "toolsets" and query.sticky
         parts = clauses(query.query, words) if whole else []
         relevance, *of_parts = await strategy.relevance(searchable, [text, *parts], query.options)
-        eligible = _by_row(corpus, query.eligible)
-        hits = best_hits(relevance, eligible, max(MOST_HITS, query.limit))
+        eligible = _by_row(corpus, query.eligible, remember=bool(parts))
         if not query.sticky:
-            return _matches(corpus, hits.matching(), query)
-        called = [corpus.row_of[tool_id] for tool_id in query.called if tool_id in corpus.row_of]
+            return _matches(corpus, best_hits(relevance, eligible, query.limit).matching(), query)
+        hits = best_hits(relevance, eligible, max(MOST_HITS, query.limit))
+        if not len(hits.rows):
+            return ()
+        gathered = evidence(corpus, hits)
+        share = leading(gathered, hits.best)
+        called = _rows(corpus, query.called)
         scores = scored(
             corpus,
             hits,
-            _eligible_members(corpus, hits, eligible),
+            share,
+            _eligible_members(corpus, share, eligible),
             {int(corpus.toolset_of[row]) for row in called},
             query.options,
         )
-        if whole and len(hits.rows):
-            stored = [corpus.row_of[tool_id] for tool_id in query.stored if tool_id in corpus.row_of]
+        if whole:
             part_hits = [best_hits(part, eligible, MOST_HITS) for part in of_parts]
-            brought = admitted(corpus, hits, part_hits, stored, called, eligible, query.options)
+            stored = _rows(corpus, query.stored)
+            brought = admitted(
+                corpus,
+                hits,
+                part_hits,
+                gathered=gathered,
+                stored=stored,
+                called=called,
+                eligible=eligible,
+                options=query.options,
+            )
             kept = {row: scores[row] for row in stored if row in scores}
             scores = kept | {row: max(scores.get(row, 0.0), value, LEAST_SCORE) for row, value in brought.items()}
         return _matches(corpus, scores, query)
@@ -196,26 +211,27 @@ class CatalogIndex:
         return [corpus.documents[row] for row in rows]
 
 
-def _by_row(corpus: Corpus, eligible: Callable[[str], bool]) -> Callable[[int], bool]:
-    answers: dict[int, bool] = {}
+def _by_row(corpus: Corpus, eligible: Callable[[str], bool], *, remember: bool) -> Callable[[int], bool]:
+    """`eligible` by row; `remember`: for rows that are asked for more than once."""
+    documents = corpus.documents
 
     def by_row(row: int) -> bool:
-        answer = answers.get(row)
-        if answer is None:
-            answer = answers[row] = bool(eligible(corpus.documents[row].tool_id))
-        return answer
+        return eligible(documents[row].tool_id)
 
-    return by_row
+    return cache(by_row) if remember else by_row
 
 
-def _eligible_members(corpus: Corpus, hits: Hits, eligible: Callable[[int], bool]) -> dict[int, list[int]]:
-    """The eligible tools of the toolsets that gather evidence and are small enough to come whole."""
-    found = {}
-    for toolset in leading(evidence(corpus, hits), hits.best):
-        rows = corpus.members[toolset].tolist()
-        if len(rows) <= MOST_MEMBERS:
-            found[toolset] = [row for row in rows if eligible(row)]
-    return found
+def _rows(corpus: Corpus, tool_ids: Iterable[str]) -> list[int]:
+    return [corpus.row_of[tool_id] for tool_id in tool_ids if tool_id in corpus.row_of]
+
+
+def _eligible_members(corpus: Corpus, toolsets: Iterable[int], eligible: Callable[[int], bool]) -> dict[int, list[int]]:
+    """The eligible tools of toolsets that are small enough to come whole."""
+    return {
+        toolset: [row for row in corpus.members[toolset].tolist() if eligible(row)]
+        for toolset in toolsets
+        if len(corpus.members[toolset]) <= MOST_MEMBERS
+    }
 
 
 def _matches(corpus: Corpus, scores: Mapping[int, float], query: RankQuery) -> tuple[Scored, ...]:

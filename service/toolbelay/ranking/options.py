@@ -34,7 +34,7 @@ class RankingOptions(BaseModel):
     # Admission: `each` offers the best tools one by one; `toolsets` brings whole toolsets and then keeps still.
     admission: Literal["each", "toolsets"] = "each"
     whole_toolset: int = Field(default=24, ge=1, le=128)  # tools of the leading toolset that come together
-    part_toolset: int = Field(default=12, ge=1, le=128)  # tools of a further toolset that come together
+    part_toolset: int = Field(default=10, ge=1, le=128)  # tools of a further toolset that come together
 
     @field_validator("synonyms")
     @classmethod

@@ -28,7 +28,8 @@ DECAY = 0.8
 # A toolset gathers evidence when its hits together reach this many times the best single hit.
 GATHERS = 1.5
 # Beyond this size, a toolset has to show evidence in proportion to its tools.
-ORDINARY_SIZE = 32
+ORDINARY_SIZE = 64
+OVERSIZE = 3.0
 MAX_TOOLSETS = 3  # that may add tools without a hit of their own
 
 
@@ -50,53 +51,74 @@ class Hits:
 
 
 def evidence(corpus: Corpus, hits: Hits) -> dict[int, float]:
-    """Toolset number → its evidence, toolsets in order of their first hit."""
-    gathered: dict[int, float] = {}
-    weight: dict[int, float] = {}
-    for toolset, score in zip(corpus.toolset_of[hits.rows].tolist(), hits.relevance[hits.rows].tolist(), strict=True):
-        step = weight.get(toolset, 1.0)
-        gathered[toolset] = gathered.get(toolset, 0.0) + score * step
-        weight[toolset] = step * DECAY
-    return {t: e / _oversize(len(corpus.members[t])) for t, e in gathered.items()}
-
-
-def _oversize(size: int) -> float:
-    return 1 + max(0.0, math.log2(size / ORDINARY_SIZE))
+    """Toolset number → its evidence."""
+    toolsets = corpus.toolset_of[hits.rows]
+    order = np.argsort(toolsets, kind="stable")  # by toolset, best first within
+    grouped = toolsets[order]
+    numbers, starts, sizes = np.unique(grouped, return_index=True, return_counts=True)
+    places = np.arange(len(grouped)) - np.repeat(starts, sizes)
+    weighted = hits.relevance[hits.rows][order] * DECAY**places
+    sums = np.add.reduceat(weighted, starts) if len(starts) else weighted
+    gathered = dict(zip(numbers.tolist(), sums.tolist(), strict=True))
+    for toolset in gathered:
+        size = len(corpus.members[toolset])
+        if size > ORDINARY_SIZE:
+            gathered[toolset] /= 1 + OVERSIZE * math.log2(size / ORDINARY_SIZE)
+    return gathered
 
 
 def scored(
     corpus: Corpus,
     hits: Hits,
+    share: Mapping[int, float],
     members: Mapping[int, Sequence[int]],
     called: Iterable[int],
     options: RankingOptions,
 ) -> dict[int, float]:
-    """Row → score of each hit and of the `members` (eligible rows) of toolsets that gather evidence.
+    """Row → score of each hit that matches, and of the `members` (eligible rows) of the leading toolsets.
+
+    `share`: the leading toolsets (`leading`). `called`: toolsets that the session called.
 
     The score is 1 - (1 - relevance) x exp(-priors x the best hit's relevance): within 0 to 1 on every catalog, and
     the relevance itself where no prior speaks. Until the session has called a tool, no prior outdoes the
     best hit.
     """
-    best = hits.best
-    share = leading(evidence(corpus, hits), best)
     called = frozenset(called)
-    found = hits.matching()
-    for toolset in share:
-        for row in members.get(toolset, ()):
-            if hits.relevance[row] > 0:
-                found.setdefault(row, float(hits.relevance[row]))
-    supplied: dict[int, float] = {}
-    for toolset in share:
-        supplied |= _supplied(corpus, toolset, found, options.supply_weight)
-    scores = {}
-    for row, relevance in found.items():
-        toolset = int(corpus.toolset_of[row])
-        prior = best * options.toolset_weight * share.get(toolset, 0.0) + supplied.get(row, 0.0)
-        prior += best * options.called_weight if toolset in called else 0.0
-        scores[row] = 1 - (1 - min(relevance, 1.0)) * math.exp(-prior)
-    if found and not called:
-        scores[next(iter(found))] = math.nextafter(max(scores.values()), math.inf)
+    rows = _with_members(hits, [member for toolset in share for member in members.get(toolset, ())])
+    relevance = hits.relevance[rows].astype(np.float64)
+    toolsets = corpus.toolset_of[rows]
+    prior = np.zeros(len(rows))
+    for toolset, part in share.items():
+        there = np.flatnonzero(toolsets == toolset)
+        prior[there] += hits.best * options.toolset_weight * part
+        prior[there] += options.supply_weight * _supplied(corpus, toolset, rows[there], relevance[there])
+    for toolset in called:
+        prior[toolsets == toolset] += hits.best * options.called_weight
+    values = 1 - (1 - np.minimum(relevance, 1.0)) * np.exp(-prior)
+    scores = dict(zip(rows.tolist(), values.tolist(), strict=True))
+    if scores and not called:
+        scores[int(rows[0])] = math.nextafter(max(scores.values()), math.inf)
     return scores
+
+
+def _with_members(hits: Hits, members: Sequence[int]) -> Rows:
+    """The hits that match, best first, then the members that have any relevance."""
+    rows = hits.rows[hits.matches[hits.rows]]
+    if not members:
+        return rows
+    others = np.array(members, np.intp)
+    others = others[(hits.relevance[others] > 0) & ~np.isin(others, rows)]
+    return np.concatenate([rows, others])
+
+
+def _supplied(corpus: Corpus, toolset: int, rows: Rows, relevance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Of each row (of one toolset): the greatest relevance of a tool that it supplies, by how much it does."""
+    table = corpus.supply(toolset)
+    if table is None:
+        return np.zeros(len(rows))
+    places = np.searchsorted(corpus.members[toolset], rows)
+    given: npt.NDArray[np.float64] = (relevance[:, None] * table[np.ix_(places, places)]).max(axis=0)
+    return given
 
 
 def leading(gathered: Mapping[int, float], best: float) -> dict[int, float]:
@@ -104,13 +126,3 @@ def leading(gathered: Mapping[int, float], best: float) -> dict[int, float]:
     enough = [(t, e) for t, e in gathered.items() if e >= GATHERS * best and e > 0]
     enough.sort(key=lambda item: (-item[1], item[0]))
     return {t: e / enough[0][1] for t, e in enough[:MAX_TOOLSETS]}
-
-
-def _supplied(corpus: Corpus, toolset: int, found: Mapping[int, float], weight: float) -> dict[int, float]:
-    table = corpus.supplies[toolset]
-    if table is None or weight <= 0:
-        return {}
-    rows = corpus.members[toolset].tolist()
-    takers = np.array([found.get(row, 0.0) for row in rows], np.float32)
-    given = weight * (takers[:, None] * table).max(axis=0)
-    return {row: float(amount) for row, amount in zip(rows, given, strict=True) if amount > 0 and row in found}

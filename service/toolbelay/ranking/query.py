@@ -11,7 +11,7 @@ from toolbelay.ranking.default_synonyms import DEFAULT_SYNONYMS
 from toolbelay.ranking.options import RankingOptions
 from toolbelay.ranking.stop_words import STOP_WORDS
 from toolbelay.ranking.synonyms import Synonyms, synonyms
-from toolbelay.ranking.text import bounded, raw_words, words
+from toolbelay.ranking.text import bounded, pieces, tokens, words
 
 # What a user quotes is content ("tweet 'archived the files'"): it names tools by accident.
 QUOTED_WEIGHT = 0.25
@@ -73,7 +73,7 @@ def read_query(query: str, vocabulary: Vocabulary) -> QueryWords:
         for word in words(" ".join(_QUOTED.findall(text))):
             if word not in vocabulary.stop_words:
                 weights.setdefault(word, quoted)
-    plain = " ".join(raw for raw, folded in raw_words(text) if folded not in vocabulary.stop_words)
+    plain = " ".join(t for t in tokens(text) if not vocabulary.stop_words.issuperset(pieces(t)))
     return QueryWords(weights, _alternatives(sequence, weights, vocabulary), plain)
 
 

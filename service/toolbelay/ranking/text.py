@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from threading import Lock
 
 import snowballstemmer
@@ -19,9 +18,6 @@ import snowballstemmer
 QUERY_EDGE_BYTES = 8 * 1024
 MAX_WORD = 64  # characters; a longer run is no word (base64, hashes) and is dropped
 
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_RAW_WORD = re.compile(r"[^\W_]+")
-_ASCII_WORD = re.compile(r"[a-z]+|[0-9]+")
 _UNSPACED = (
     "\u0e00-\u0eff"  # Thai, Lao
     "\u1000-\u109f"  # Myanmar
@@ -30,15 +26,17 @@ _UNSPACED = (
     "\u3040-\u30ff\u31f0-\u31ff"  # kana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
 )
-_RUN = re.compile(
-    rf"(?P<unspaced>[{_UNSPACED}]+)"
-    r"|(?P<digits>\d+)"
-    rf"|(?P<word>[^\W\d_{_UNSPACED}]+)"
-    r"|(?P<symbol>[\u2190-\u2bff\U0001f000-\U0001faff])"  # arrows, dingbats, emoji
-)
+_MARKS = "\u0300-\u036f\u0900-\u0dff"  # belong to their letter, although Unicode counts them as none
+_SYMBOL = "[\u2190-\u2bff\U0001f000-\U0001faff]"  # arrows, dingbats, emoji
+_TOKEN = re.compile(rf"(?:[^\W_]|[{_MARKS}{_UNSPACED}])+|{_SYMBOL}")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_ASCII_RUN = re.compile(r"[a-z]+|[0-9]+")
+_RUN = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|\d+|[^\d{_UNSPACED}]+")
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_DIACRITICS = re.compile("[\u0300-\u036f]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 # Letters that Unicode does not decompose although readers and keyboards do.
 _UNDECOMPOSED = str.maketrans({"\u0131": "i", "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ß": "ss"})
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def bounded(query: str) -> str:
@@ -53,54 +51,68 @@ def bounded(query: str) -> str:
     return f"{head} {tail}"
 
 
+def tokens(text: str) -> list[str]:
+    """The runs of letters, digits and symbols of a text, as written (in composed form)."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _SURROGATES.sub(" ", text))
+    return _TOKEN.findall(text)
+
+
 def words(text: str) -> list[str]:
     """The words of a text in order, repeats kept, stop words included."""
-    text = _CAMEL.sub(" ", text)
-    if text.isascii():
-        return [stem(w) for w in _ASCII_WORD.findall(text.lower()) if len(w) <= MAX_WORD]
-    return list(_unicode_words(fold(text)))
+    return list(chain.from_iterable(map(pieces, tokens(text))))
+
+
+def pieces(token: str) -> tuple[str, ...]:
+    """The words of one token; usually one."""
+    return _short_pieces(token) if len(token) <= MAX_WORD else _pieces(token)
 
 
 def fold(text: str) -> str:
-    """Compatibility forms, case and accents taken away."""
-    text = unicodedata.normalize("NFKC", _SURROGATES.sub(" ", text)).casefold()
-    plain = "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn" or c > "\u0e00")
-    return unicodedata.normalize("NFC", plain.translate(_UNDECOMPOSED))
+    """Case and accents taken away."""
+    plain = _DIACRITICS.sub("", unicodedata.normalize("NFD", text.casefold()))
+    return unicodedata.normalize("NFKC", plain).translate(_UNDECOMPOSED)
 
 
-def _unicode_words(text: str) -> Iterator[str]:
-    for run in _RUN.finditer(text):
-        piece = run[0]
-        if run.lastgroup == "unspaced":
-            # A single character is a word of its own; longer runs are found by their pairs.
-            yield from ("".join(pair) for pair in pairwise(piece)) if len(piece) > 1 else (piece,)
-        elif len(piece) <= MAX_WORD:
-            yield stem(piece)
-
-
-def raw_words(text: str) -> Iterator[tuple[str, str]]:
-    """The words of a text as written, each beside its folded form; one entry per run of an unspaced script."""
-    for run in _RAW_WORD.finditer(_SURROGATES.sub(" ", text)):
-        raw = run[0]
-        if len(raw) <= 4 * MAX_WORD:
-            yield raw, stem(raw.lower() if raw.isascii() else fold(raw))
+def split_identifier(name: str) -> list[str]:
+    """An identifier's parts as written: `getUser_byID` gives get, User, by, ID."""
+    return [part for part in re.split(r"[\W_]+", _CAMEL.sub(" ", name)) if part]
 
 
 @lru_cache(maxsize=65_536)
-def stem(word: str) -> str:
-    """An English word without its ending; any other word as it is."""
-    return _stem_english(word) if word.isascii() and len(word) > 2 else word
+def _short_pieces(token: str) -> tuple[str, ...]:
+    return _pieces(token)
+
+
+def _pieces(token: str) -> tuple[str, ...]:
+    token = _CAMEL.sub(" ", token)
+    if token.isascii():
+        return tuple(stem(run) for run in _ASCII_RUN.findall(token.lower()) if len(run) <= MAX_WORD)
+    found: list[str] = []
+    for part in token.split():
+        for run in _RUN.finditer(fold(part)):
+            _add_run(found, run)
+    return tuple(found)
+
+
+def _add_run(found: list[str], run: re.Match[str]) -> None:
+    piece = run[0]
+    if run.lastgroup == "unspaced" and len(piece) > 1:
+        # Found by their pairs; a Han character also says something alone.
+        found.extend("".join(pair) for pair in pairwise(piece))
+        found.extend(_HAN.findall(piece))
+    elif len(piece) <= MAX_WORD:
+        found.append(stem(piece))
 
 
 _STEMMER = snowballstemmer.stemmer("english")
 _STEMMER_LOCK = Lock()  # a stemmer keeps its word in itself, and indexing runs beside ranking
 
 
-def _stem_english(word: str) -> str:
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """An English word without its ending; any other word as it is."""
+    if len(word) < 3 or not word.isascii():
+        return word
     with _STEMMER_LOCK:
         return str(_STEMMER.stemWord(word))
-
-
-def split_identifier(name: str) -> list[str]:
-    """An identifier's parts as written: `getUser_byID` gives get, User, by, ID."""
-    return [part for part in re.split(r"[\W_]+", _CAMEL.sub(" ", name)) if part]

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from toolbelay.ranking.documents import Document
 from toolbelay.ranking.stop_words import STOP_WORDS
-from toolbelay.ranking.text import raw_words
+from toolbelay.ranking.text import pieces, tokens
 
 MIN_TOOLS = 4  # in a smaller toolset a common word is no habit
+EMBEDDED_CHARACTERS = 200  # a mean over a page of text is near everything
 SHARED_BY = 0.8  # of the toolset's descriptions
 
 
@@ -34,9 +35,8 @@ def shared_words(documents: Sequence[Document]) -> Mapping[str, frozenset[str]]:
 
 
 def own_text(document: Document, shared: frozenset[str]) -> str:
-    """The document's summary without the words that its toolset shares, for embedding."""
-    if not shared:
-        return document.summary
+    """The document's name and the beginning of its description, without the words that its toolset shares."""
     name, _, description = document.summary.partition(". ")
-    own = [raw for raw, folded in raw_words(description) if folded not in shared]
-    return f"{name}. {' '.join(own)}"
+    if shared:
+        description = " ".join(t for t in tokens(description) if not shared.issuperset(pieces(t)))
+    return f"{name}. {description[:EMBEDDED_CHARACTERS]}"

@@ -18,6 +18,7 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 Vectors = npt.NDArray[np.float32]
+FEW = 8
 
 
 class Embedder(Protocol):
@@ -60,10 +61,12 @@ class StaticEmbedder:
         """As `embed`, for threads. Texts without a known piece, or with lone surrogates only, give zeros."""
         found = np.zeros((len(texts), self._table.shape[1]), np.float32)
         clean = [text.encode("utf-8", "ignore").decode() for text in texts]
-        if len(clean) == 1:  # no thread pool for a query
-            encodings = [self._tokenizer.encode(clean[0], add_special_tokens=False)]
-        else:
-            encodings = self._tokenizer.encode_batch(clean, add_special_tokens=False)
+        # A batch goes through a thread pool, which a few texts are not worth.
+        encodings = (
+            [self._tokenizer.encode(text, add_special_tokens=False) for text in clean]
+            if len(clean) <= FEW
+            else self._tokenizer.encode_batch(clean, add_special_tokens=False)
+        )
         for row, encoding in enumerate(encodings):
             if encoding.ids:
                 found[row] = self._table[encoding.ids].mean(0)
@@ -72,10 +75,13 @@ class StaticEmbedder:
 
 def unit(vectors: Vectors) -> Vectors:
     """Rows at length 1; rows that are zero or not finite become zero."""
-    vectors = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, np.float32(0))
-    length = np.sqrt((vectors.astype(np.float64) ** 2).sum(axis=1, keepdims=True))
-    safe = np.where(length > 0, length, 1.0)
-    return np.ascontiguousarray((vectors / safe).astype(np.float32))
+    with np.errstate(over="ignore", invalid="ignore"):
+        length = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    usable = np.isfinite(length) & (length > 0)
+    scale = np.where(usable, 1 / np.where(usable, length, 1.0), 0.0)
+    if usable.all():
+        return (vectors * scale[:, None]).astype(np.float32)
+    return np.where(usable[:, None], vectors * scale[:, None], 0.0).astype(np.float32)
 
 
 @lru_cache(maxsize=1)
