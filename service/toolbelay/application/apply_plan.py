@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from toolbelay.application.apply_bundle import MAX_POLICIES, ConfigKind, ConfigRefusedError
-from toolbelay.application.apply_routes import MAX_ROUTES, WantedRoute, route_tool_ids
+from toolbelay.application.apply_routes import MAX_ROUTES, WantedRoute, route_tool_ids, same_route
 from toolbelay.application.apply_tools import MAX_CATALOG, WantedTool
 from toolbelay.catalog.definitions import Fault
 from toolbelay.catalog.model import Tool
@@ -88,7 +88,7 @@ def plan(wanted: Wanted, current: CurrentConfig, options: ApplyOptions, check_po
     added, changed = _tools(wanted, current)
     removed = sorted(current.tools.keys() - wanted.tools.keys()) if options.prune and wanted.tools is not None else []
     policies = _texts(wanted.policies, current.policies, prune=options.prune)
-    routes = None if wanted.routes is None else {name: route.json for name, route in wanted.routes.items()}
+    routes = None if wanted.routes is None else _route_texts(wanted.routes, current.routes)
     new_routes = _texts(routes, current.routes, prune=options.prune)
     _check_result(current, len(added) - len(removed), policies, new_routes, check_policies)
     write = ConfigChange(
@@ -147,6 +147,14 @@ def _texts(wanted: Mapping[str, str] | None, current: Mapping[str, str], *, prun
     if prune:
         changed |= dict.fromkeys(current.keys() - wanted.keys())
     return changed
+
+
+def _route_texts(wanted: Mapping[str, WantedRoute], current: Mapping[str, str]) -> dict[str, str]:
+    """Texts by name; a route that means what is in force keeps its stored text."""
+    return {
+        name: current[name] if name in current and same_route(name, current[name], route.json) else route.json
+        for name, route in wanted.items()
+    }
 
 
 def _after(current: Mapping[str, str], change: Mapping[str, str | None]) -> dict[str, str]:

@@ -56,6 +56,11 @@ def route_tool_ids(stored: str) -> frozenset[str]:
     return frozenset(options.get("core_tools") or ()) | frozenset(options.get("required_tools") or ())
 
 
+def same_route(name: str, one: str, other: str) -> bool:
+    """Whether two stored routes mean the same: a default that is written out is no change."""
+    return one == other or parse_route(name, json.loads(one))[0] == parse_route(name, json.loads(other))[0]
+
+
 def _routes_of(content: bytes) -> tuple[dict[object, object], dict[object, int]]:
     """(options by route name, line by route name)."""
     try:
