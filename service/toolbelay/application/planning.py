@@ -52,6 +52,8 @@ async def plan_once(
     named = _named(request.choice, scene)
     if ranking is None:
         ranking = await _rank(ports, request, scene, state, called, deadline)
+    if not (state.seeded or ranking.matches) and scene.route.on_no_match == "all":
+        await scene.learn(deadline)
     turn = _turn_input(scene, opened, state, called, named, ranking)
     plan = plan_turn(turn)
     items = (*owned_items(scene, ports.digest), *planned_items(plan, scene, ports.digest))

@@ -62,6 +62,7 @@ async def rank_turn(
     limit = max(bounds.top_k, bounds.seed_tools + present)
     strategy = scene.route.strategy
     if strategy == "static":
+        await scene.learn(deadline)
         ids = islice(scene.eligible_ids(), limit)
         return TurnRanking(tuple(Scored(t, STATIC_SCORE) for t in ids), strategy, grows=False)
     if strategy == "caller":
@@ -69,6 +70,7 @@ async def rank_turn(
     if not request.query.strip():
         return NOTHING
     route = scene.route
+    await scene.learn(deadline)
     index = await indexes.of(scene, deadline)
     ranking = await index.rank(
         RankQuery(

@@ -24,6 +24,7 @@ MAX_POLICY_SETS = 4_096  # of all tenants
 
 _CHUNK_SECONDS = 0.002  # aim of one evaluation between two turns of the event loop
 _CHUNK_TOOLS = 64
+_MOST_SINGLE_TOOLS = 5_000  # decided ahead when each tool is a class of its own
 _CHECKED_AT_ONCE = 500  # tools looked up between two turns of the event loop
 _UNKNOWN, _DENIED, _PERMITTED = 0, 1, 2
 _UNSHARED = -1  # class of a tool whose decision is not remembered beyond one view
@@ -44,6 +45,11 @@ class ToolClasses:
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+    @property
+    def tells_single_tools(self) -> bool:
+        """Whether the policies look at each tool's own name."""
+        return self._names_every_tool
 
     @property
     def full(self) -> bool:
@@ -192,8 +198,11 @@ class EligibilityView:
     async def prepare_catalog(self, tools: Mapping[str, Tool], action: Action = "advertise") -> None:
         """Learn about a snapshot's whole catalog. Costs one comparison when it is known.
 
-        `tools` is a mapping that is never changed: its identity stands for its content.
+        `tools` is a mapping that is never changed: its identity stands for its content. A large catalog whose
+        policies tell single tools apart is left to `permits`: most of its decisions would never be asked for.
         """
+        if len(tools) > _MOST_SINGLE_TOOLS and self._classes.tells_single_tools:
+            return
         catalog = await self._classes.catalog(tools)
         if self._decisions.complete.get(action) == catalog.serial:
             return
