@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import tempfile
+import threading
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,6 +109,28 @@ def test_no_worker_outlives_its_supervisor(workers: Serving) -> None:
     workers.process.kill()
     workers.process.wait()
     wait_until(lambda: not any(child.is_running() for child in before), 30)
+
+
+def test_a_stop_under_load_loses_no_call(tmp_path: Path, environment: dict[str, str]) -> None:
+    target = environment["TOOLBELAY_LISTEN"]
+    codes: Counter[grpc.StatusCode] = Counter()
+    stop = threading.Event()
+
+    def load_() -> None:
+        while not stop.is_set():
+            codes[call(target)] += 1
+
+    with serving(cwd=tmp_path, environment=environment | {"TOOLBELAY_WORKERS": "1"}) as found:
+        threads = [threading.Thread(target=load_) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: codes[grpc.StatusCode.NOT_FOUND] > 50, 30)
+        assert found.terminate() == 0
+        stop.set()
+        for thread in threads:
+            thread.join()
+    # Every call has its true answer, or the one that a client may retry on another replica.
+    assert set(codes) <= {grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE}
 
 
 def test_a_crash_loop_is_given_up_with_a_clear_error(tmp_path: Path, environment: dict[str, str]) -> None:

@@ -130,9 +130,7 @@ def select_response(
 ) -> bytes:
     """The encoded SelectToolsResponse, without the definitions that the caller does not want."""
     known = frozenset(known_fingerprints)
-    parts = [
-        encoder.encode(item, omit=omit_definitions or item.fingerprint in known) for item in answer.items
-    ]
+    parts = [encoder.encode(item, omit=omit_definitions or item.fingerprint in known) for item in answer.items]
     parts.append(_rest(answer).SerializeToString())
     return b"".join(parts)
 
@@ -161,9 +159,7 @@ def _rest(answer: SelectAnswer) -> pb.SelectToolsResponse:
             revision=answer.revision,
             generation=answer.generation,
             strategy=answer.strategy,
-            estimate=pb.TokenEstimate(
-                advertised=answer.advertised_tokens, whole_catalog=answer.whole_catalog_tokens
-            ),
+            estimate=pb.TokenEstimate(advertised=answer.advertised_tokens, whole_catalog=answer.whole_catalog_tokens),
             replayed=answer.replayed,
             hidden=counts.hidden,
             caller_owned=answer.caller_owned,

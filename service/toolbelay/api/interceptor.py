@@ -52,8 +52,6 @@ class Gate:
         self._verifier = verifier
         self._metrics = metrics
         self._max_concurrent = max_concurrent
-        self._idle = asyncio.Event()
-        self._idle.set()
         self.in_flight = 0
         self.ready = False
 
@@ -71,10 +69,6 @@ class Gate:
                 raise LookupError(f"no servicer for {method.service}/{method.name}")
             by_service.setdefault(method.service, {})[method.name] = self._handler(method, function)
         return [grpc.method_handlers_generic_handler(name, table) for name, table in by_service.items()]
-
-    async def wait_idle(self) -> None:
-        """Return once no call is running."""
-        await self._idle.wait()
 
     def _handler(self, method: Method, function: Callable[..., Any]) -> grpc.RpcMethodHandler[Any, Any]:
         parse = method.request.FromString
@@ -97,7 +91,7 @@ class Gate:
         async def serve(raw: Any, context: _Context) -> bytes:
             started = time.perf_counter()
             code = "CANCELLED"  # what remains when the task is cancelled
-            self._enter()
+            self.in_flight += 1
             try:
                 call = await self._admit(method, context)
                 answer = _encoded(await function(decode(raw), call))
@@ -108,7 +102,7 @@ class Gate:
                 code = _code_name(status)
                 await _abort(context, status)
             finally:
-                self._leave()
+                self.in_flight -= 1
                 finish(code, time.perf_counter() - started)
 
         return serve
@@ -122,7 +116,7 @@ class Gate:
         async def serve(raw: bytes, context: _Context) -> AsyncIterator[bytes]:
             started = time.perf_counter()
             code = "CANCELLED"
-            self._enter()
+            self.in_flight += 1
             try:
                 call = await self._admit(method, context)
                 async for answer in function(_decoded(parse, raw), call):
@@ -133,19 +127,10 @@ class Gate:
                 code = _code_name(status)
                 await _abort(context, status)
             finally:
-                self._leave()
+                self.in_flight -= 1
                 finish(code, time.perf_counter() - started)
 
         return serve
-
-    def _enter(self) -> None:
-        self.in_flight += 1
-        self._idle.clear()
-
-    def _leave(self) -> None:
-        self.in_flight -= 1
-        if not self.in_flight:
-            self._idle.set()
 
     async def _admit(self, method: Method, context: _Context) -> CallContext:
         if not self.ready:

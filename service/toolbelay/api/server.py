@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +15,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from toolbelay.api.health import HealthService
 from toolbelay.api.interceptor import MAX_ANSWER_BYTES, Gate
 from toolbelay.api.methods import ADMIN_SERVICE, SELECTION_SERVICE
 from toolbelay.settings import Settings
@@ -67,7 +67,7 @@ class Server:
     def __init__(self, options: ListenOptions) -> None:
         self._options = options
         self._server = grpc.aio.server(options=channel_options(options))
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # the stubs lack it
+        self._health = HealthService()
         self._gate: Gate | None = None
         self.port = 0
 
@@ -106,19 +106,11 @@ class Server:
         await self._set_health(serving=ready)
 
     async def stop(self, grace: float) -> None:
-        """Say NOT_SERVING, refuse new calls, let running ones finish for `grace` seconds, then cancel them.
-
-        Health watchers do not hold the stop up.
-        """
+        """Say NOT_SERVING, refuse new calls, let running ones finish for `grace` seconds, then cancel them."""
         await self._health.enter_graceful_shutdown()
         await asyncio.sleep(min(_REFUSE_AFTER, grace))
-        stopping = asyncio.ensure_future(self._server.stop(grace))
-        if self._gate is not None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._gate.wait_idle(), grace)
-        await asyncio.sleep(0.05)  # the last answers' bytes leave after their handlers returned
-        await self._server.stop(0)
-        await stopping
+        self._health.end_watches()
+        await self._server.stop(grace)
 
     def _add_port(self, target: str) -> int:
         if not self._options.tls_cert:

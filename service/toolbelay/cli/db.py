@@ -32,11 +32,11 @@ def upgrade() -> None:
     click.echo(f"at revision {migrate.upgrade(_url())}")
 
 
-@db.command()
+@db.command(context_settings={"ignore_unknown_options": True})
 @click.argument("revision")
 @click.option("--force", is_flag=True, help="Also when rows would be lost.")
 def downgrade(*, revision: str, force: bool) -> None:
-    """Go back to REVISION: a number, -1 for one step (after --), or "base" for an empty database.
+    """Go back to REVISION: a number, -1 for one step, or "base" for an empty database.
 
     Refuses to lose rows without --force.
     """
