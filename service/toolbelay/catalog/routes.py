@@ -88,9 +88,10 @@ class Route(_Config):
 PROFILES: dict[str, dict[str, Any]] = {
     "agentic": {
         "strategy": "hybrid",
-        "top_k": 16,
-        "seed_tools": 24,
-        "sticky": {"max_tools": 64, "max_new_tools_per_turn": 8},
+        "top_k": 64,  # whole toolsets are offered, and those that the session has count
+        "seed_tools": 32,
+        "sticky": {"max_tools": 64, "max_new_tools_per_turn": 24},
+        "ranking": {"admission": "toolsets"},
     },
 }
 
@@ -99,6 +100,8 @@ def _with_defaults(given: dict[str, Any]) -> dict[str, Any]:
     """The keys given, over the profile's, over the defaults that depend on other keys."""
     profile = PROFILES.get(str(given.get("profile")), {})
     merged = {**profile, **given}
+    if isinstance(given.get("ranking"), dict):
+        merged["ranking"] = {**profile.get("ranking", {}), **given["ranking"]}
     sticky = given.get("sticky", {})
     if not isinstance(sticky, dict):
         return merged

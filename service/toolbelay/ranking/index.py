@@ -13,11 +13,11 @@ from toolbelay.planner.model import Scored
 from toolbelay.ranking.admission import admitted
 from toolbelay.ranking.corpus import Corpus, build_corpus
 from toolbelay.ranking.documents import Document
+from toolbelay.ranking.endpoints.chat import Rewriter
 from toolbelay.ranking.hits import best_hits
 from toolbelay.ranking.port import Ranking, RankQuery
 from toolbelay.ranking.priors import evidence, leading, scored
 from toolbelay.ranking.query import clauses, read_query, vocabulary
-from toolbelay.ranking.rewrite import Rewriter
 from toolbelay.ranking.strategies.base import Searchable, Strategy
 from toolbelay.ranking.strategies.embedding import EmbeddingStrategy
 from toolbelay.ranking.strategies.hybrid import HybridStrategy
@@ -181,6 +181,8 @@ class CatalogIndex:
             query.query, [(d.exposed_name, d.summary) for d in candidates], query.deadline - FALLBACK_SECONDS
         )
         chosen = [names[name] for name in dict.fromkeys(picked) if name in names]
+        if picked and not chosen:
+            raise LookupError("the model named no tool that it was given")
         # The model gives an order, no scores: all reach a threshold of one half.
         scored = [Scored(tool_id, 1 - place / (2 * len(chosen))) for place, tool_id in enumerate(chosen)]
         return tuple(s for s in scored if s.score >= query.threshold)[: query.limit]

@@ -43,6 +43,8 @@ async def cosines_of(embedder: Embedder, searchable: Searchable, texts: Sequence
     queries = await embedder.embed([text.plain for text in texts])
     if queries.shape != (len(texts), rows.vectors.shape[1]):
         raise EmbeddingError("the embedder changed the length of its vectors")
+    if not embedder.local and not all(query.any() for query, text in zip(queries, texts, strict=True) if text.plain):
+        raise EmbeddingError("the query has no finite vector")
     # One matrix-vector product per text: BLAS's matrix-matrix product sums in another order.
     cosines: Vectors = np.stack([rows.vectors @ query for query in queries])
     return np.maximum(cosines, np.float32(0))

@@ -1,0 +1,1 @@
+"""Adapters of OpenAI-compatible HTTP endpoints: vectors, and a model that picks tools."""
