@@ -238,12 +238,18 @@ class OtherContract(ContractFixtures):
         assert await session.store.raise_generation("acme", 9, timeout=TIMEOUT) == 9
         assert (await session.open()).generation == 9
 
-    async def test_the_generation_is_fresh_once_per_connection_and_tenant(self, stores: Stores) -> None:
+    async def test_the_generation_is_fresh_until_vouched_for_per_connection_and_tenant(self, stores: Stores) -> None:
         session = Session(stores.make(pool_size=1))
         other = dataclasses.replace(session, ref=dataclasses.replace(REF, tenant="other"))
         await session.store.ping(timeout=TIMEOUT)  # a connection made for something else proves nothing
-        assert [(await session.open()).fresh_connection for _ in range(3)] == [True, False, False]
-        assert [(await other.open()).fresh_connection for _ in range(2)] == [True, False]
+        assert [(await session.open()).fresh_connection for _ in range(3)] == [True, True, True]
+        seen = await session.store.see_generation(REF.tenant, timeout=TIMEOUT, proven=True)
+        assert (seen.value, seen.fresh, seen.vouch) == (None, True, None)
+        for each in (session, other):
+            opened = await each.open()
+            assert opened.vouch is not None
+            opened.vouch()
+            assert [(await each.open()).fresh_connection for _ in range(2)] == [False, False]
         assert (await session.store.generation(REF.tenant, timeout=TIMEOUT))[1] is False
 
     async def test_ping_proves_writes_and_leaves_nothing_for_long(self, session: Session, place: Place) -> None:

@@ -106,7 +106,10 @@ async def test_moving_slots_cost_only_retries(stores: Stores, redis_cluster: Red
 async def test_a_moved_generation_is_fresh_once(stores: Stores, redis_cluster: RedisCluster) -> None:
     store = stores.make(pool_size=1)
     await store.raise_generation("acme", 3, timeout=TIMEOUT)
-    assert [await store.generation("acme", timeout=TIMEOUT) for _ in range(2)] == [(3, True), (3, False)]
+    seen = await store.see_generation("acme", timeout=TIMEOUT)
+    assert seen.vouch is not None
+    seen.vouch()
+    assert [seen.fresh, await store.generation("acme", timeout=TIMEOUT)] == [True, (3, False)]
     key = generation_key("acme")
     source = redis_cluster.node_of(key.decode())
     target = next(node for node in redis_cluster.primaries if node is not source)

@@ -68,9 +68,14 @@ async def test_killed_and_restarted_empty(session: Session, stores: Stores, serv
 async def test_a_restart_makes_the_generation_fresh(stores: Stores, server: RedisServer) -> None:
     session = Session(stores.make(pool_size=1))
     await session.store.raise_generation("acme", 5, timeout=1)
-    assert [(await session.open()).fresh_connection for _ in range(2)] == [True, False]
+    opened = await session.open()
+    assert opened.vouch is not None
+    opened.vouch()
+    assert not (await session.open()).fresh_connection
     server.restart()
-    await recovers(session)  # its open read the generation first
+    opened.vouch()  # too late, and for a connection that is no more
+    await recovers(session)
+    assert (await session.open()).fresh_connection
     server.restart()
     await wait_until_async(lambda: _fresh_and_missing(session), 10)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolbelay.application.ports import Ports
 from toolbelay.authority.principal import Principal
-from toolbelay.catalog.freshness import UNKNOWN_GENERATION, GenerationRead
+from toolbelay.catalog.generations import UNKNOWN_GENERATION, GenerationRead
 from toolbelay.catalog.routes import DEFAULT_ROUTE, Route
 from toolbelay.catalog.snapshot import TenantSnapshot
 from toolbelay.errors import ErrorReason, ToolbelayError
@@ -50,6 +50,20 @@ def check_session_claim(principal: Principal, session_id: str) -> None:
 def session_ref(principal: Principal, route: str, session_id: str) -> SessionRef:
     """The session's name; the route by its resolved name."""
     return SessionRef(principal.tenant, principal.issuer, principal.subject, route or DEFAULT_ROUTE, session_id)
+
+
+async def read_generation(ports: Ports, tenant: str, limit: float) -> GenerationRead:
+    """What Redis says, where it answers."""
+    try:
+        seen = await ports.store.see_generation(tenant, timeout=redis_timeout(limit))
+    except StateUnavailableError:
+        return UNKNOWN_GENERATION
+    return GenerationRead(True, seen.value, seen.fresh, seen.vouch)
+
+
+def generation_of(opened: Opened) -> GenerationRead:
+    """What Redis said beside a session."""
+    return GenerationRead(True, opened.generation, opened.fresh_connection, opened.vouch)
 
 
 def route_not_found() -> ToolbelayError:
@@ -109,7 +123,7 @@ class Door:
             stateless = Reason.STATE_UNAVAILABLE if failed else None
         return Access(snapshot, route, ref, None if stateless else opened, stateless, limit)
 
-    async def _first_trip(  # noqa: PLR0917 - private, one caller
+    async def _first_trip(
         self,
         ref: SessionRef,
         held: TenantSnapshot[Any],
@@ -123,12 +137,8 @@ class Door:
             opened, failed = await self._open(ref, held, route, limit, turn_key)
             if opened is None:
                 return None, UNKNOWN_GENERATION, failed
-            return opened, GenerationRead(True, opened.generation, opened.fresh_connection), False
-        try:
-            value, fresh = await self.ports.store.generation(ref.tenant, timeout=redis_timeout(limit))
-        except StateUnavailableError:
-            return None, UNKNOWN_GENERATION, False
-        return None, GenerationRead(True, value, fresh), False
+            return opened, generation_of(opened), False
+        return None, await read_generation(self.ports, ref.tenant, limit), False
 
     async def _open(
         self,

@@ -7,15 +7,13 @@ import json
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from toolbelay.application.access import redis_timeout, route_not_found
+from toolbelay.application.access import read_generation, route_not_found
 from toolbelay.application.ports import Ports
 from toolbelay.authority.principal import Principal
-from toolbelay.catalog.freshness import UNKNOWN_GENERATION, GenerationRead
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.routes import DEFAULT_ROUTE
 from toolbelay.catalog.snapshot import TenantSnapshot
 from toolbelay.errors import ErrorReason, ToolbelayError
-from toolbelay.sessions.port import StateUnavailableError
 from toolbelay.storage.port import StorageUnavailableError
 
 DEFAULT_SECONDS = 5.0  # deadline of a call whose caller set none
@@ -71,11 +69,7 @@ class Audit(Protocol):
 
 async def current_snapshot(ports: Ports, tenant: str, deadline: float) -> TenantSnapshot[Any]:
     """The snapshot that an admin's call answers from, generation checked."""
-    try:
-        value, fresh = await ports.store.generation(tenant, timeout=redis_timeout(deadline))
-        read = GenerationRead(True, value, fresh)
-    except StateUnavailableError:
-        read = UNKNOWN_GENERATION
+    read = await read_generation(ports, tenant, deadline)
     return await ports.freshness.current(tenant, read, deadline=deadline)
 
 

@@ -30,15 +30,14 @@ from toolbelay.catalog.model import Tool
 from toolbelay.catalog.snapshot import TenantSnapshot, build_snapshot
 from toolbelay.catalog.surface import Digester
 from toolbelay.ranking.index import CatalogIndex
-from toolbelay.sessions.breaker import Phase
 from toolbelay.sessions.connect import open_link
-from toolbelay.sessions.observer import StoreEvent
 from toolbelay.sessions.store import RedisSessionStore
 from toolbelay.settings import Settings
 from toolbelay.storage.engine import Database
 from toolbelay.storage.reader import SqlCatalogReader
 from toolbelay.storage.writer import SqlConfigWriter
 from toolbelay.telemetry.metrics import Metrics
+from toolbelay.telemetry.store import StoreTelemetry
 
 log = structlog.get_logger(__name__)
 
@@ -136,7 +135,7 @@ async def build(settings: Settings, metrics: Metrics) -> Runtime:
 
 def open_store(settings: Settings, metrics: Metrics) -> RedisSessionStore:
     """The session store of the settings; connects on first use."""
-    observer = _StoreMetrics(metrics)
+    observer = StoreTelemetry(metrics)
     previous = settings.state_secret_previous
     return RedisSessionStore(
         open_link(settings.redis_url.get_secret_value(), pool_size=settings.redis_pool_size, observer=observer),
@@ -219,24 +218,17 @@ class _FreshnessMetrics:
         self._metrics.reloaded(ok=True, seconds=seconds)
         log.info("snapshot_loaded", tenant=tenant, generation=generation, seconds=round(seconds, 4))
 
+    def load_refused(self, tenant: str, generation: int, cause: str, seconds: float) -> None:
+        self._metrics.reloaded(ok=False, seconds=seconds)
+        log.error("snapshot_refused", tenant=tenant, generation=generation, cause=cause)
+
+    def polled(self, *, lag: int, unverified_seconds: float, tenants: int, closed: int) -> None:
+        self._metrics.authority(lag=lag, unverified_seconds=unverified_seconds, tenants=tenants, closed=closed)
+
     def unverifiable(self, cause: str) -> None:
-        self._metrics.storage_failure()
+        self._metrics.unverifiable(cause)
         log.warning("authority_unverifiable", cause=cause)
 
-    def poll_failed(self) -> None:
+    def poll_failed(self, cause: str) -> None:
         self._metrics.storage_failure()
-
-
-class _StoreMetrics:
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def failed(self, cause: str) -> None:
-        self._metrics.redis_failure(cause)
-
-    def happened(self, event: StoreEvent, count: int = 1) -> None:
-        log.info("session_store", happened=event.value, count=count)
-
-    def breaker_changed(self, phase: Phase) -> None:
-        self._metrics.breaker_changed(phase.value)
-        log.warning("redis_breaker", phase=phase.value)
+        log.warning("authority_poll_failed", cause=cause)

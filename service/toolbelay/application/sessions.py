@@ -6,10 +6,15 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
-from toolbelay.application.access import check_session_claim, redis_timeout, route_not_found, session_ref
+from toolbelay.application.access import (
+    check_session_claim,
+    read_generation,
+    redis_timeout,
+    route_not_found,
+    session_ref,
+)
 from toolbelay.application.ports import Ports
 from toolbelay.authority.principal import Principal
-from toolbelay.catalog.freshness import UNKNOWN_GENERATION, GenerationRead
 from toolbelay.errors import ErrorReason, ToolbelayError
 from toolbelay.sessions.port import Opened, SessionRef, StateUnavailableError
 
@@ -75,11 +80,7 @@ class Sessions:
         """The session's name, the deadline, and the epoch below which a session counts as ended."""
         check_session_claim(principal, session_id)
         limit = _limit(deadline)
-        try:
-            value, fresh = await self._ports.store.generation(principal.tenant, timeout=redis_timeout(limit))
-            read = GenerationRead(True, value, fresh)
-        except StateUnavailableError:
-            read = UNKNOWN_GENERATION
+        read = await read_generation(self._ports, principal.tenant, limit)
         snapshot = await self._ports.freshness.current(principal.tenant, read, deadline=limit)
         if snapshot.route(route) is None:
             raise route_not_found()

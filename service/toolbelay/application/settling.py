@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolbelay.application.access import Access, redis_timeout
+from toolbelay.application.access import Access, generation_of, redis_timeout
 from toolbelay.application.offer import sort_offer
 from toolbelay.application.planning import Planned, plan_once
 from toolbelay.application.ports import Ports
@@ -15,7 +15,6 @@ from toolbelay.application.rank import TurnRanking
 from toolbelay.application.scene import Scene
 from toolbelay.application.turn import SelectRequest
 from toolbelay.authority.principal import Principal
-from toolbelay.catalog.freshness import GenerationRead
 from toolbelay.catalog.offered import Offered
 from toolbelay.catalog.snapshot import TenantSnapshot
 from toolbelay.planner.model import Origin, Plan, Reason, SessionState
@@ -131,10 +130,9 @@ class TurnRun:
 
     async def _refresh(self, opened: Opened) -> None:
         """Take a newer snapshot, if this reading saw a newer generation."""
-        read = GenerationRead(known=True, value=opened.generation, fresh=opened.fresh_connection)
         snapshot = await self._ports.freshness.current(
             self._principal.tenant,
-            read,
+            generation_of(opened),
             deadline=self._access.deadline,
             min_generation=self._request.min_generation,
         )

@@ -71,7 +71,7 @@ class ClusterLink:
         if isinstance(second, BaseException):
             raise second
         lost = isinstance(second.generation, errors.ClusterError)
-        return replace(first, generation=None if lost else second.generation, fresh=second.fresh)
+        return replace(first, generation=None if lost else second.generation, fresh=second.fresh, vouch=second.vouch)
 
     async def close(self) -> None:
         if self._refreshing is not None:

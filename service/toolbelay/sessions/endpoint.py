@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from redis import exceptions as errors
@@ -27,46 +28,55 @@ _ASKING = command(b"ASKING")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One trip: a script, a generation key to read beside it, or both."""
+    """One trip: a script, a generation key to read beside it, or both.
+
+    `proven`: only over a connection that is proven for the generation key. When there is none, nothing is sent and
+    the reply is an empty, fresh one.
+    """
 
     script: Script | None = None
     keys: tuple[bytes, ...] = ()
     args: tuple[bytes, ...] = ()
     generation_key: bytes | None = None
+    proven: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
     """`value`: the script's reply. `generation`: the raw value under the key. Either may be the server's error.
 
-    `fresh`: the generation was read on a connection that had not been used for this key since it was made or
-    since the last disturbance. `new_lane`: the connection was made for this very call. `reloaded`: the server
-    had forgotten the script.
+    `fresh`: the generation was read on a connection that has not been proven for this key since it was made or
+    since the last disturbance; `vouch` proves it. `new_lane`: the connection was made for this very call.
+    `reloaded`: the server had forgotten the script.
     """
 
     value: Any = None
     generation: bytes | errors.ResponseError | None = None
     fresh: bool = False
+    vouch: Callable[[], None] | None = None
     new_lane: bool = False
     reloaded: bool = False
 
 
+_NOTHING_SENT = Reply(fresh=True)
+
+
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """A connection, and the generation keys that were read over it in its current era."""
+    """A connection, and the generation keys that it is proven for in its current era.
+
+    The set is replaced, never emptied: who vouches late, for what the connection was before, changes nothing.
+    """
 
     connection: AbstractConnection
     era: int = 0
     proven: set[bytes] = field(default_factory=set)
 
-    def first_read(self, key: bytes, era: int) -> bool:
-        if self.era != era:
-            self.era = era
-            self.proven.clear()
-        if key in self.proven:
-            return False
-        self.proven.add(key)
-        return True
+    def proves(self, key: bytes, era: int) -> bool:
+        return self.era == era and key in self.proven
+
+    def renew(self, era: int) -> None:
+        self.era, self.proven = era, set()
 
 
 class _Stage(Enum):
@@ -100,6 +110,8 @@ class Endpoint:
         self._aim = aim
         self._free = asyncio.Semaphore(size)
         self._idle: list[_Lane] = []
+        self._busy: set[_Lane] = set()
+        self._returned = asyncio.Event()
         self._era = 0
         self._closed = False
 
@@ -120,8 +132,9 @@ class Endpoint:
         try:
             async with asyncio.timeout(timeout):
                 reply = await self._on_a_lane(call, asking, progress)
-            self.breaker.succeeded()
-            told = True
+            told = reply is not _NOTHING_SENT
+            if told:
+                self.breaker.succeeded()
             return reply
         except (errors.RedisError, OSError) as error:  # OSError: TimeoutError is one
             refusal = _unavailable(error, progress)
@@ -150,21 +163,46 @@ class Endpoint:
         await self.forget()
 
     async def _on_a_lane(self, call: Call, asking: bool, progress: _Progress) -> Reply:  # noqa: FBT001
-        async with self._free:
+        while True:
+            async with self._free:
+                lane = self._pick(call)
+                if lane is not None:
+                    return await self._over(lane, call, asking, progress)
+            key = call.generation_key
+            if key is None or not any(busy.proves(key, self._era) for busy in self._busy):
+                return _NOTHING_SENT
+            self._returned.clear()
+            await self._returned.wait()
+
+    def _pick(self, call: Call) -> _Lane | None:
+        """An idle connection, a proven one first, or a new one; `None` when only a proven one will do."""
+        key = call.generation_key
+        if key is not None:
+            for at in range(len(self._idle) - 1, -1, -1):
+                if self._idle[at].proves(key, self._era):
+                    return self._idle.pop(at)
+        if call.proven:
+            return None
+        return self._idle.pop() if self._idle else _Lane(self._make(), self._era)
+
+    async def _over(self, lane: _Lane, call: Call, asking: bool, progress: _Progress) -> Reply:  # noqa: FBT001
+        self._busy.add(lane)
+        clean = False
+        try:
             progress.stage = _Stage.CONNECTING
-            lane = self._idle.pop() if self._idle else _Lane(self._make())
-            clean = False
-            try:
-                new = await self._ready(lane)
-                progress.stage = _Stage.SENT
-                reply = await self._exchange(lane, call, asking, new)
-                clean = True
-                return reply
-            finally:
-                if not clean or self._closed:
-                    await lane.connection.disconnect(nowait=True)
-                if not self._closed:
-                    self._idle.append(lane)
+            new = await self._ready(lane)
+            progress.stage = _Stage.SENT
+            reply = await self._exchange(lane, call, asking, new)
+            clean = True
+            return reply
+        finally:
+            self._busy.discard(lane)
+            if not clean or self._closed:
+                lane.renew(self._era)
+                await lane.connection.disconnect(nowait=True)
+            if not self._closed:
+                self._idle.append(lane)
+            self._returned.set()
 
     async def _ready(self, lane: _Lane) -> bool:
         """Connect if need be; whether that was needed. An idle connection with unread input or at its end is dead."""
@@ -173,7 +211,7 @@ class Endpoint:
             if not await connection.can_read():
                 return False
             await connection.disconnect(nowait=True)
-        lane.proven.clear()
+        lane.renew(self._era)
         if self._aim is not None:
             await self._aim(connection)
         await connection.connect()  # type: ignore[no-untyped-call]
@@ -195,8 +233,11 @@ class Endpoint:
             value = (await _converse(connection, again))[-1]
         if key is None:
             return Reply(value=value, new_lane=new, reloaded=reloaded)
-        fresh = lane.first_read(key, self._era)
-        return Reply(value=value, generation=replies[-1], fresh=fresh, new_lane=new, reloaded=reloaded)
+        if lane.era != self._era:
+            lane.renew(self._era)
+        fresh = key not in lane.proven
+        vouch = partial(lane.proven.add, key) if fresh else None
+        return Reply(value, replies[-1], fresh, vouch, new_lane=new, reloaded=reloaded)
 
 
 async def _converse(connection: AbstractConnection, words: Sequence[bytes]) -> list[Any]:

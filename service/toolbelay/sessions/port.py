@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -49,7 +49,7 @@ class Opened:
     this turn spent of its budget. `key_reused`: the same turn_id came with other content before.
     `idle_ms`: time since the last turn, `None` on the first. Times are the server's, Unix milliseconds.
     `generation`: the tenant's generation in Redis, read in the same trip; `None` = missing.
-    `fresh_connection`: the generation was read on a connection not used before (see freshness F2).
+    `fresh_connection`, `vouch`: see `SeenGeneration`.
     """
 
     found: Found
@@ -67,6 +67,20 @@ class Opened:
     epoch: int = 0
     generation: int | None = None
     fresh_connection: bool = False
+    vouch: Callable[[], None] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenGeneration:
+    """A tenant's generation in Redis as one connection told it; `value` `None` = missing.
+
+    `fresh`: the connection is not proven for this tenant: it is new, or the servers' roles have changed. Its word
+    counts only once SQL has been asked after it was heard (freshness F2); `vouch`, where given, then proves it.
+    """
+
+    value: int | None
+    fresh: bool = False
+    vouch: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
 
 class SaveStatus(Enum):
@@ -155,6 +169,9 @@ class SessionStore(Protocol):
 
     async def generation(self, tenant: str, *, timeout: float) -> tuple[int | None, bool]:
         """The tenant's generation in Redis (`None` = missing) and whether the connection was fresh."""
+
+    async def see_generation(self, tenant: str, *, timeout: float, proven: bool = False) -> SeenGeneration:
+        """The tenant's generation in Redis. `proven`: over a proven connection, else missing and fresh."""
 
     async def raise_generation(self, tenant: str, generation: int, *, timeout: float) -> int:
         """Set the generation if greater and renew its TTL of 24 h; returns the stored number."""

@@ -17,7 +17,16 @@ from toolbelay.sessions.endpoint import Call, Reply
 from toolbelay.sessions.keys import PROBE_KEY, KeyMaker, generation_key
 from toolbelay.sessions.link import Link
 from toolbelay.sessions.observer import StoreEvent, StoreObserver, Unobserved
-from toolbelay.sessions.port import Found, Opened, Saved, SaveStatus, SessionRef, StateUnavailableError, TurnKey
+from toolbelay.sessions.port import (
+    Found,
+    Opened,
+    Saved,
+    SaveStatus,
+    SeenGeneration,
+    SessionRef,
+    StateUnavailableError,
+    TurnKey,
+)
 
 GENERATION_TTL_SECONDS: Final = 24 * 3600
 PROBE_TTL_SECONDS: Final = 10
@@ -148,8 +157,14 @@ class RedisSessionStore:
         return ended
 
     async def generation(self, tenant: str, *, timeout: float) -> tuple[int | None, bool]:
-        reply = await self._run(Call(generation_key=generation_key(tenant)), timeout)
-        return self._generation(reply), reply.fresh
+        seen = await self.see_generation(tenant, timeout=timeout)
+        return seen.value, seen.fresh
+
+    async def see_generation(self, tenant: str, *, timeout: float, proven: bool = False) -> SeenGeneration:
+        reply = await self._run(Call(generation_key=generation_key(tenant), proven=proven), timeout)
+        if proven and reply.fresh:
+            return SeenGeneration(None, fresh=True)
+        return SeenGeneration(self._generation(reply), reply.fresh, reply.vouch)
 
     async def raise_generation(self, tenant: str, generation: int, *, timeout: float) -> int:
         args = (b"%d" % generation, b"%d" % (GENERATION_TTL_SECONDS * 1000))
@@ -227,6 +242,7 @@ class RedisSessionStore:
                     epoch=found.epoch,
                     generation=generation,
                     fresh_connection=reply.fresh,
+                    vouch=reply.vouch,
                     **(about_turn or {"turn": found.turn}),
                 )
         if damaged:
@@ -239,6 +255,7 @@ class RedisSessionStore:
             turn=1,
             generation=generation,
             fresh_connection=reply.fresh,
+            vouch=reply.vouch,
         )
 
     def _generation(self, reply: Reply) -> int | None:

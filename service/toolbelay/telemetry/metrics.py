@@ -22,6 +22,7 @@ REDIS_CAUSES: Final = frozenset(
         "breaker_open", "other",
     }
 )  # fmt: skip
+UNVERIFIABLE_CAUSES: Final = frozenset({"sql_slow", "sql_unavailable", "sql_behind", "load_failed", "redis_ahead"})
 STRATEGIES: Final = frozenset({"keyword", "embedding", "hybrid", "rewrite", "static", "caller", "none"})
 
 
@@ -86,6 +87,7 @@ class Metrics:
         self._breaker = self._counter("redis_breaker_changes", "State changes of the breaker.", "state")
         self._store_events = self._counter("state_events", "Things beside a state call's result.", "event")
         self._damaged = self._counter("state_damaged", "Envelopes that could not be read.")
+        self._unverifiable = self._counter("authority_unverifiable", "Calls closed for want of authority.", "cause")
         self._storage_failures = self._counter("storage_failures", "Failed uses of SQL.")
         self._reloads = self._counter("reloads", "Loads of a tenant's snapshot.", "result")
         self._reload_seconds = Histogram(
@@ -187,6 +189,10 @@ class Metrics:
     def state_damaged(self) -> None:
         """An envelope could not be read; its session starts fresh."""
         self._damaged.inc()
+
+    def unverifiable(self, cause: str) -> None:
+        """A call was closed: what is in force could not be established; `cause` of UNVERIFIABLE_CAUSES."""
+        self._unverifiable.labels(_of(UNVERIFIABLE_CAUSES, cause)).inc()
 
     def storage_failure(self) -> None:
         """A use of SQL failed."""
