@@ -285,9 +285,15 @@ def response_of(*names: str) -> bytes:
     return json.dumps({"choices": [{"finish_reason": "tool_calls", "message": message}]}).encode()
 
 
-def test_denied_calls_never_reach_the_client(make: Callable[..., Stack]) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_denied_calls_never_reach_the_client(make: Callable[..., Stack], mode: str) -> None:
     app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
-    stack = make(options=ExtProcOptions(authorize_calls=True), app=app)
+    changes = mode_changes(mode)
+    if mode == "FULL_DUPLEX_STREAMED":
+        refused = make(changes, ExtProcOptions(authorize_calls=True), app)
+        assert refused.post(chat_body(CHAT)).status_code == 503
+        changes["response_body_mode: NONE"] = "response_body_mode: BUFFERED"
+    stack = make(changes, ExtProcOptions(authorize_calls=True), app)
     stack.upstream.answer = response_of("find", "drop")
     answer = stack.post(chat_body(CHAT))
     names = [call["function"]["name"] for call in answer.json()["choices"][0]["message"]["tool_calls"]]

@@ -14,7 +14,7 @@ from envoy.config.core.v3 import base_pb2
 from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode as Mode
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
-from tests.support.ext_proc import JWT, PATHS, FakeApplication, FakeVerifier, chat_body
+from tests.support.ext_proc import JWT, PATHS, PRINCIPAL, FakeApplication, FakeVerifier, chat_body
 from tests.support.waiting import wait_until_async
 from toolbelay.application.turn import ChoiceMode, ToolChoice
 from toolbelay.catalog.formats import WireFormat
@@ -22,6 +22,7 @@ from toolbelay.errors import ErrorReason, ToolbelayError
 from toolbelay.ext_proc.exchange import Exchange
 from toolbelay.ext_proc.faults import OutageError
 from toolbelay.ext_proc.options import ExtProcOptions
+from toolbelay.ext_proc.processor import Turn
 from toolbelay.planner.calls import Denial
 
 CHAT, RESPONSES, ANTHROPIC = WireFormat.OPENAI_CHAT, WireFormat.OPENAI_RESPONSES, WireFormat.ANTHROPIC_MESSAGES
@@ -577,6 +578,14 @@ async def test_compressed_answers_are_read_too() -> None:
     body = gzip.compress(json.dumps(CALLS[CHAT]("find", "drop")).encode())
     _, reply = await stream.response(body, content_encoding="gzip")
     assert b'"drop"' not in gzip.decompress(reply.response_body.response.body_mutation.body)
+
+
+@pytest.mark.parametrize(("coding", "limit"), [("gzip", 10_000), ("compress", 10_000), ("", 10)])
+async def test_an_answer_that_cannot_be_read_does_not_pass(coding: str, limit: int) -> None:
+    stream = Stream(options=ExtProcOptions(authorize_calls=True, max_body_bytes=limit))
+    stream.exchange._turn = Turn(PRINCIPAL, CHAT, "", "s1", "m", frozenset(), "")
+    _, reply = await stream.response(json.dumps(CALLS[CHAT]("find")).encode(), content_encoding=coding)
+    assert denied(reply)[0] == 502
 
 
 async def test_a_cancelled_stream_is_cancelled() -> None:

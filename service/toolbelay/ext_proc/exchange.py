@@ -80,12 +80,7 @@ class Exchange:
         head = self._head = read_head(headers, message.metadata_context, self._options)
         chat = head.may_be_chat and not headers.end_of_stream
         if chat:
-            if self._request_mode not in _REWRITABLE:
-                name = Mode.BodySendMode.Name(self._request_mode)
-                raise OutageError(
-                    grpc.StatusCode.FAILED_PRECONDITION,
-                    f"request_body_mode {name} shows no body; set BUFFERED or FULL_DUPLEX_STREAMED",
-                )
+            self._require_modes()
             compressed = head.coding not in ("", "identity")
             at_end_only = self._request_mode == Mode.FULL_DUPLEX_STREAMED or compressed
             self._gathering = Gathering(self._options.max_body_bytes, at_end_only=at_end_only)
@@ -93,6 +88,23 @@ class Exchange:
         self._request_done = headers.end_of_stream or (not chat and buffered)
         remove = [self._options.token_header]
         return [replies.request_headers(remove=remove, skip_rest=not chat and buffered)]
+
+    def _require_modes(self) -> None:
+        """Refuse what would let a request or an answer pass unseen. Raises OutageError."""
+        if self._request_mode not in _REWRITABLE:
+            name = Mode.BodySendMode.Name(self._request_mode)
+            message = f"request_body_mode {name} shows no body; set BUFFERED or FULL_DUPLEX_STREAMED"
+            raise OutageError(grpc.StatusCode.FAILED_PRECONDITION, message)
+        # Envoy heeds no mode_override beside FULL_DUPLEX_STREAMED.
+        fixed = Mode.FULL_DUPLEX_STREAMED in (self._request_mode, self._response_mode)
+        if self._options.authorize_calls and fixed and self._response_mode != Mode.BUFFERED:
+            message = "checking tool calls beside FULL_DUPLEX_STREAMED needs response_body_mode BUFFERED"
+            raise OutageError(grpc.StatusCode.FAILED_PRECONDITION, message)
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether an answer that had to be checked never came: Envoy's `allow_mode_override` is off."""
+        return self._checks_response
 
     async def _on_request_body(self, body: Any, _message: Any) -> list[Any]:
         chunk, end = body.body, body.end_of_stream
@@ -166,7 +178,7 @@ class Exchange:
         json_answer = is_json(found.get("content-type", (b"",))[0])
         self._checks_response = self._options.authorize_calls and json_answer and not headers.end_of_stream
         wanted = None
-        if self._checks_response and self._response_mode in (Mode.NONE, Mode.STREAMED):
+        if self._checks_response and self._response_mode != Mode.BUFFERED:
             # Streamed answers (text/event-stream) are never held back; a JSON answer is read as a whole.
             wanted = self._response_mode = Mode.BUFFERED
         return [replies.response_headers(values=values, body_mode=wanted)]
@@ -175,7 +187,8 @@ class Exchange:
         if self._response_mode == Mode.FULL_DUPLEX_STREAMED:
             return replies.streamed(body.body, end=body.end_of_stream, response=True)
         new = None
-        if self._checks_response and self._turn is not None and self._response_mode == Mode.BUFFERED:
+        checks, self._checks_response = self._checks_response, False
+        if checks and self._turn is not None and self._response_mode == Mode.BUFFERED:
             new = await self._processor.check(self._turn, self._response_coding, body.body)
         return [replies.whole_body(new, response=True)]
 

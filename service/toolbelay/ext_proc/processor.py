@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 import grpc
 import structlog
 
+from toolbelay.api import bounds
 from toolbelay.application.authorize import AuthorizeAnswer, AuthorizeRequest
 from toolbelay.application.turn import CALLER_OWNED, SelectAnswer, SelectRequest
 from toolbelay.authority.principal import Principal
@@ -27,7 +28,6 @@ from toolbelay.ext_proc.receipt import receipt_value
 from toolbelay.ext_proc.rewrite import read_chat, write_answer
 from toolbelay.planner.calls import Verdict
 
-MAX_CALLS = 256  # of one authorization
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
@@ -88,8 +88,16 @@ class Processor:
         return await self._guarded(lambda deadline: self._turn(head, body, deadline))
 
     async def check(self, turn: Turn, coding: str, raw: bytes) -> bytes | None:
-        """The answer without denied calls; `None` = leave it. Raises DenialError when nothing else is left."""
-        text = self._decoded(coding, raw)
+        """The answer without denied calls; `None` = leave it.
+
+        Raises DenialError when nothing else is left, and for an answer that cannot be read: its calls would
+        pass unseen.
+        """
+        try:
+            text = decode(raw, coding, self.options.max_body_bytes)
+        except (TooLargeError, UnsupportedCodingError, CodingError) as error:
+            message = f"the model's answer cannot be checked for tool calls: {type(error).__name__}"
+            raise DenialError(502, "ANSWER_UNREADABLE", message) from None
         response = read_response(text) if text else None
         if response is None:
             return None
@@ -134,10 +142,12 @@ class Processor:
 
     async def _denied(self, turn: Turn, names: list[str], deadline: float) -> dict[str, str]:
         """Reasons by name. A name that no tool can have is denied without being asked for."""
-        asked = list(dict.fromkeys(name for name in names if 0 < len(name.encode("utf-8", "replace")) <= MAX_CALLS))
+        asked = list(
+            dict.fromkeys(name for name in names if 0 < len(name.encode("utf-8", "replace")) <= bounds.MAX_NAME)
+        )
         denied = {name: "NOT_ADVERTISED" for name in names if name not in asked}
-        for start in range(0, len(asked), MAX_CALLS):
-            part = tuple(asked[start : start + MAX_CALLS])
+        for start in range(0, len(asked), bounds.MAX_CALLS):
+            part = tuple(asked[start : start + bounds.MAX_CALLS])
             request = AuthorizeRequest(turn.route, turn.session_id, part, turn.model, turn.caller_tools)
             answer = await self._authorize(turn.principal, request, deadline=deadline)
             for name, decision in zip(part, answer.decisions, strict=True):

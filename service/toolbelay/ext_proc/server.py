@@ -76,6 +76,8 @@ class ExternalProcessor(external_processor_pb2_grpc.ExternalProcessorServicer): 
                 await context.abort(grpc.StatusCode.INTERNAL, f"incident {incident}")
             for reply in answered:
                 yield reply
+        if exchange.unchecked:
+            _log.error("answer_not_checked", remedy="set allow_mode_override: true, or response_body_mode: BUFFERED")
 
     async def _next(self, messages: AsyncIterator[Any], exchange: Exchange) -> Any:
         """The next message; `None` at the stream's end."""
