@@ -54,7 +54,10 @@ class LexicalIndex:
                 rows, weights = self._postings(number)
                 total[rows] += np.float32(weight) * weights
         for word, alternatives in query.alternatives.items():
-            self._add_best(total, [(word, query.weights.get(word, 0.0)), *alternatives.items()])
+            # A synonym stands for the word, so it says no more than the word does.
+            most = self.information(word)
+            stand_ins = [(w, weight * min(1.0, most / self.information(w))) for w, weight in alternatives.items()]
+            self._add_best(total, [(word, query.weights.get(word, 0.0)), *stand_ins])
         return total / np.float32(attainable) if attainable > 0 else total
 
     def information(self, word: str) -> float:
