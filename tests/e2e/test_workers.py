@@ -154,9 +154,14 @@ def test_a_used_port_is_refused_before_any_worker_starts(tmp_path: Path, environ
         assert "Traceback" not in found.said
 
 
-def test_an_unusable_database_is_one_line_and_exit_code_4(tmp_path: Path, environment: dict[str, str]) -> None:
-    alone = environment | {"TOOLBELAY_WORKERS": "1", "TOOLBELAY_DATABASE_URL": f"sqlite+aiosqlite:///{tmp_path}/no.db"}
+def test_a_database_without_schema_is_waited_for(tmp_path: Path, environment: dict[str, str]) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path}/later.db"
+    alone = environment | {"TOOLBELAY_WORKERS": "1", "TOOLBELAY_DATABASE_URL": url}
     with serving(cwd=tmp_path, environment=alone, ready=False) as found:
-        assert found.process.wait(60) == 4
-    assert "toolbelay db upgrade" in found.said
+        wait_until(lambda: call(environment["TOOLBELAY_LISTEN"]) is grpc.StatusCode.UNAVAILABLE, 60)
+        wait_until(lambda: '"listening"' in found.said, 60)
+        assert call(environment["TOOLBELAY_LISTEN"]) is grpc.StatusCode.UNAVAILABLE
+        upgrade(url)
+        wait_until(lambda: call(environment["TOOLBELAY_LISTEN"]) is grpc.StatusCode.NOT_FOUND, 30)
+        assert found.terminate() == 0
     assert "Traceback" not in found.said

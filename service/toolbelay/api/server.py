@@ -24,7 +24,6 @@ from toolbelay.settings_check import Address, parse_address
 MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
 MAX_METADATA_BYTES: Final = 64 * 1024
 LIVENESS: Final = "toolbelay.live"  # a health service name: SERVING while the process runs
-_MIN_PING_INTERVAL_MS: Final = 5_000  # gateways ping every 10 to 30 s; a flood is still answered GOAWAY
 _READINESS: Final = ("", SELECTION_SERVICE, ADMIN_SERVICE)
 _REFUSE_AFTER: Final = 0.5  # seconds between NOT_SERVING and the end of the listener, for watching balancers
 
@@ -35,7 +34,11 @@ class ListenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ListenOptions:
-    """How one listener is opened. `shared`: other workers of this service bind the same port."""
+    """How one listener is opened. `shared`: other workers of this service bind the same port.
+
+    `min_ping_interval_ms`: keep-alive pings at least so far apart are welcome, also without calls (gateways
+    ping every 10 to 30 s); a flood is answered GOAWAY.
+    """
 
     address: Address
     tls_cert: str = ""
@@ -45,6 +48,7 @@ class ListenOptions:
     shared: bool = False
     max_connection_age_seconds: int = 0
     grace_seconds: float = 10.0
+    min_ping_interval_ms: int = 5_000
 
 
 def listen_options(settings: Settings, *, shared: bool = False) -> ListenOptions:
@@ -136,7 +140,7 @@ def channel_options(options: ListenOptions) -> list[tuple[str, Any]]:
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
         ("grpc.so_reuseport", 1 if options.shared else 0),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_PING_INTERVAL_MS),
+        ("grpc.http2.min_ping_interval_without_data_ms", options.min_ping_interval_ms),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.keepalive_time_ms", 120_000),
         ("grpc.keepalive_timeout_ms", 20_000),
