@@ -194,15 +194,17 @@ async def test_pings_at_the_gateways_pace_are_no_flood(least_ms: int, welcome: b
         ("grpc.use_local_subchannel_pool", 1),
     ]
     options = ListenOptions(LOOPBACK, min_ping_interval_ms=least_ms)
-    async with running_edge(options=options) as edge:
-        async with grpc.aio.insecure_channel(edge.target, options=pinging) as channel:
-            await raw(channel).unary_unary(SELECT)(b"", metadata=USER)
-            assert channel.get_state() is grpc.ChannelConnectivity.READY
-            change = asyncio.ensure_future(channel.wait_for_state_change(grpc.ChannelConnectivity.READY))
-            done, _ = await asyncio.wait({change}, timeout=8)  # the third early ping ends a connection
-            change.cancel()
-            assert bool(done) is not welcome
-            await raw(channel).unary_unary(SELECT)(b"", metadata=USER)
+    async with (
+        running_edge(options=options) as edge,
+        grpc.aio.insecure_channel(edge.target, options=pinging) as channel,
+    ):
+        await raw(channel).unary_unary(SELECT)(b"", metadata=USER)
+        assert channel.get_state() is grpc.ChannelConnectivity.READY
+        change = asyncio.ensure_future(channel.wait_for_state_change(grpc.ChannelConnectivity.READY))
+        done, _ = await asyncio.wait({change}, timeout=8)  # the third early ping ends a connection
+        change.cancel()
+        assert bool(done) is not welcome
+        await raw(channel).unary_unary(SELECT)(b"", metadata=USER)
 
 
 def test_pings_of_the_usual_gateways_are_welcome() -> None:

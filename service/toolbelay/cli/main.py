@@ -113,7 +113,8 @@ def as_command_error(error: Exception) -> CommandError:
         return _of_domain(error)
     if isinstance(error, OSError):
         return CommandError(f"{error.filename or 'system'}: {error.strerror or error}")
-    return _OF_KIND.get(type(error).__name__, _bug)(error)
+    names = [kind.__name__ for kind in type(error).__mro__]
+    return next((_OF_KIND[name] for name in names if name in _OF_KIND), _bug)(error)
 
 
 # By name: naming their classes would import drivers into every command.
