@@ -312,6 +312,27 @@ async def test_row_60_outages_are_grpc_errors(app: FakeApplication, code: grpc.S
     assert caught.value.code is code
 
 
+async def test_the_work_at_once_is_bounded() -> None:
+    stream = Stream(FakeApplication(delay=60), ExtProcOptions(max_concurrent=1, deadline=30))
+    await stream.headers()
+    first = asyncio.ensure_future(stream.body(chat_body(CHAT)))
+    await wait_until_async(lambda: bool(stream.app.requests))
+    other = Stream(stream.app)
+    other.exchange = Exchange(stream.exchange._processor)
+    await other.headers()
+    with pytest.raises(OutageError) as caught:
+        await other.body(chat_body(CHAT))
+    assert caught.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    stream.app.delay = 0
+    third = Stream(stream.app)
+    third.exchange = Exchange(stream.exchange._processor)
+    await third.headers()
+    new_body(*await third.body(chat_body(CHAT)))
+
+
 async def test_a_body_of_which_a_part_is_withheld_never_fails_open() -> None:
     app = FakeApplication(error=ToolbelayError(ErrorReason.NOT_READY, "no"))
     for mode in (Mode.STREAMED, Mode.FULL_DUPLEX_STREAMED):

@@ -54,6 +54,7 @@ def options_from(settings: Settings) -> ExtProcOptions:
         turn_header=settings.ext_proc_turn_header.lower(),
         route_header=settings.ext_proc_route_header.lower(),
         deadline=settings.ext_proc_deadline_ms / 1000,
+        max_concurrent=settings.max_concurrent,
         max_body_bytes=settings.ext_proc_max_body_bytes,
         on_large_body=settings.ext_proc_on_large_body,
         on_unknown_encoding=settings.ext_proc_on_unknown_encoding,

@@ -27,6 +27,7 @@ class ExtProcOptions:
     route_header: str = ""
     metadata_namespace: str = "toolbelay"
     deadline: float = 0.15  # seconds, for one request or response
+    max_concurrent: int = 256  # requests and answers being worked on; streams that wait for the model do not count
     max_body_bytes: int = 8 * 1024 * 1024  # decoded
     on_large_body: Refusal = "pass"  # reject: 413
     on_unknown_encoding: Refusal = "pass"  # reject: 415

@@ -78,6 +78,7 @@ class Processor:
         self._identity = identity
         self._select = select
         self._authorize = authorize
+        self._running = 0
 
     async def rewrite(self, head: RequestHead, raw: bytes) -> Rewritten:
         """The request's body with this turn's tools. Raises DenialError and OutageError."""
@@ -157,7 +158,10 @@ class Processor:
 
     async def _guarded(self, work: Callable[[float], Awaitable[T]]) -> T:
         """Run under the deadline, with every error turned into one of the two ends."""
+        if self._running >= self.options.max_concurrent:
+            raise OutageError(grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED: too many requests at once")
         deadline = asyncio.get_running_loop().time() + self.options.deadline
+        self._running += 1
         try:
             async with asyncio.timeout_at(deadline):
                 return await work(deadline)
@@ -165,6 +169,8 @@ class Processor:
             raise of_error(error) from None
         except TimeoutError:
             raise OutageError(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer within the deadline") from None
+        finally:
+            self._running -= 1
 
     def _decoded(self, coding: str, raw: bytes) -> bytes | None:
         try:
