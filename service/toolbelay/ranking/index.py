@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
+from math import isfinite
 
 from toolbelay.catalog.model import Tool
 from toolbelay.planner.model import Scored
@@ -127,7 +128,7 @@ class CatalogIndex:
             return await self._rewritten(searchable, query)
         if self._embedder.local or name == "keyword":
             return await self._scored(self._strategies[name], searchable, query)
-        async with asyncio.timeout_at(query.deadline - FALLBACK_SECONDS):
+        async with asyncio.timeout_at(query.deadline - FALLBACK_SECONDS if isfinite(query.deadline) else None):
             return await self._scored(self._strategies[name], searchable, query)
 
     async def _scored(self, strategy: Strategy, searchable: Searchable, query: RankQuery) -> tuple[Scored, ...]:

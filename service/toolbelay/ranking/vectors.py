@@ -78,10 +78,9 @@ def unit(vectors: Vectors) -> Vectors:
     with np.errstate(over="ignore", invalid="ignore"):
         length = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
     usable = np.isfinite(length) & (length > 0)
-    scale = np.where(usable, 1 / np.where(usable, length, 1.0), 0.0)
-    if usable.all():
-        return (vectors * scale[:, None]).astype(np.float32)
-    return np.where(usable[:, None], vectors * scale[:, None], 0.0).astype(np.float32)
+    if not usable.all():
+        vectors = np.where(usable[:, None], vectors, np.float32(0))
+    return (vectors / np.where(usable, length, 1.0)[:, None]).astype(np.float32)
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,177 @@
+"""Vectors, hybrid ranking, and what happens without them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tests.support.rankable import catalog, ids, indexed, query, tool
+from toolbelay.ranking.index import CatalogIndex
+from toolbelay.ranking.vectors import EmbeddingError, StaticEmbedder, Vectors, unit
+
+TOOLS = [
+    tool("mail/send_email", "Send an email to a person"),
+    tool("media/play_song", "Play a song"),
+    tool("cinema/find_film", "Find a film to watch"),
+    tool("disk/list_files", "List files of a directory"),
+]
+
+
+class Scripted(StaticEmbedder):
+    """Static vectors of a remote kind, failing on demand."""
+
+    local = False
+    model = "scripted"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[int] = []
+        self.failing = False
+        self.spoil: float | None = None
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        self.calls.append(len(texts))
+        if self.failing:
+            raise EmbeddingError("down")
+        vectors = self.embed_now(texts)
+        return vectors if self.spoil is None else unit(np.full_like(vectors, self.spoil))
+
+
+async def remote(embedder: Scripted) -> CatalogIndex:
+    """An index whose vectors come from a remote embedder."""
+    index = CatalogIndex(Remote(embedder))
+    await index.refresh(catalog(*TOOLS))
+    return index
+
+
+class Remote:
+    """`Scripted` behind the port only: nothing in the index may treat it as static."""
+
+    local = False
+    floor = 0.0
+
+    def __init__(self, scripted: Scripted) -> None:
+        self.scripted = scripted
+        self.model = "remote"
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        return await self.scripted.embed(texts)
+
+
+async def fetched(index: CatalogIndex) -> None:
+    task = index._fetching
+    assert task is not None
+    await task
+
+
+async def test_meaning_finds_what_words_do_not() -> None:
+    index = await indexed(*TOOLS)
+    for strategy in ("embedding", "hybrid"):
+        ranking = await index.rank(query("which movie is on", strategy))
+        assert ids(ranking)[0] == "cinema/find_film"
+        assert ranking.strategy == strategy
+
+
+async def test_an_unrelated_query_matches_nothing_by_vectors() -> None:
+    index = await indexed(*TOOLS)
+    assert (await index.rank(query("photosynthesis of algae", "embedding"))).matches == ()
+
+
+def test_texts_without_a_vector_are_zero_not_nan() -> None:
+    vectors = StaticEmbedder().embed_now(["", "\ud800", "song"])
+    assert np.isfinite(vectors).all()
+    assert not vectors[0].any()
+    assert not vectors[1].any()
+    assert np.linalg.norm(vectors[2]) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_batch_equals_its_texts_alone() -> None:
+    embedder = StaticEmbedder()
+    texts = [f"text number {n} about songs" for n in range(20)]
+    together = embedder.embed_now(texts)
+    assert all((embedder.embed_now([text])[0] == row).all() for text, row in zip(texts, together, strict=True))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 0.0, 1e38, 1e-45])
+def test_unit_is_finite_for_every_number(value: float) -> None:
+    rows = unit(np.array([[value, 1.0], [value, value]], np.float32))
+    assert np.isfinite(rows).all()
+    assert (np.linalg.norm(rows, axis=1) < 1.001).all()
+
+
+async def test_readiness_does_not_wait_for_an_endpoint() -> None:
+    scripted = Scripted()
+    scripted.failing = True
+    index = await remote(scripted)
+    assert index.ready
+    ranking = await index.rank(query("send an email", "hybrid"))
+    assert (ids(ranking)[0], ranking.strategy, ranking.failed) == ("mail/send_email", "keyword", ("hybrid",))
+    await index.aclose()
+
+
+async def test_vectors_of_an_endpoint_are_used_once_there_and_fetched_once() -> None:
+    scripted = Scripted()
+    index = await remote(scripted)
+    await fetched(index)
+    assert scripted.calls == [len(TOOLS)]
+    assert (await index.rank(query("which movie is on", "hybrid"))).strategy == "hybrid"
+    scripted.calls.clear()
+    added = tool("zoo/feed_lion", "Give meat to a lion")
+    await index.refresh(catalog(*TOOLS, added))
+    await fetched(index)
+    assert scripted.calls == [1]  # the changed tool only
+    await index.aclose()
+
+
+async def test_a_failing_query_falls_to_keyword() -> None:
+    scripted = Scripted()
+    index = await remote(scripted)
+    await fetched(index)
+    scripted.failing = True
+    for strategy in ("embedding", "hybrid"):
+        ranking = await index.rank(query("send an email", strategy))
+        assert (ranking.strategy, ranking.failed) == ("keyword", (strategy,))
+    await index.aclose()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.0])
+async def test_vectors_that_are_no_numbers_never_rank(value: float) -> None:
+    scripted = Scripted()
+    index = await remote(scripted)
+    await fetched(index)
+    scripted.spoil = value
+    ranking = await index.rank(query("send an email", "hybrid"))
+    assert (ids(ranking), ranking.strategy) == (["mail/send_email"], "keyword")
+    await index.aclose()
+
+
+async def test_a_catalog_whose_vectors_are_nan_is_ranked_by_words() -> None:
+    scripted = Scripted()
+    scripted.spoil = float("nan")
+    index = await remote(scripted)
+    await fetched(index)
+    scripted.spoil = None
+    ranking = await index.rank(query("send an email", "hybrid"))
+    assert ids(ranking) == ["mail/send_email"]
+    assert all(np.isfinite(match.score) for match in ranking.matches)
+    await index.aclose()
+
+
+async def test_a_slow_embedder_ends_before_the_deadline() -> None:
+    import asyncio
+
+    class Hanging(Remote):
+        async def embed(self, texts: Sequence[str]) -> Vectors:
+            if len(texts) == 1:
+                await asyncio.Event().wait()
+            return await super().embed(texts)
+
+    index = CatalogIndex(Hanging(Scripted()))
+    await index.refresh(catalog(*TOOLS))
+    await fetched(index)
+    loop = asyncio.get_running_loop()
+    ranking = await index.rank(query("send an email", "hybrid", deadline=loop.time() + 0.3))
+    assert ranking.strategy == "keyword"
+    await index.aclose()
