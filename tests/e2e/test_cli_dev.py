@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from tests.support.command import Serving, in_process, printed_json, serving, toolbelay
+from tests.support.service import free_port
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -50,7 +52,9 @@ LINES = [
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    with serving("--dev", "--listen", "127.0.0.1:0", cwd=tmp_path_factory.mktemp("dev")) as found:
+    environment = {"TOOLBELAY_METRICS_LISTEN": f"127.0.0.1:{free_port()}", "TOOLBELAY_LOG_LEVEL": "debug"}
+    folder = tmp_path_factory.mktemp("dev")
+    with serving("--dev", "--listen", "127.0.0.1:0", cwd=folder, environment=environment) as found:
         write_config(found.cwd / "config", *LINES)
         done = toolbelay("apply", "config", cwd=found.cwd)
         assert done.returncode == 0, done.stderr
@@ -108,6 +112,30 @@ def test_select_with_candidates_on_another_route(service: Serving) -> None:
     answer = select(service, "", "--route", "ranked", "--candidate", "crm/pay_invoice=2", "--candidate", "crm/none=3")
     assert [tool["tool_id"] for tool in answer["tools"]] == ["crm/pay_invoice"]
     assert answer["receipt"]["candidates_ignored"] == 1
+
+
+def test_no_content_identity_or_token_in_logs_and_metrics(service: Serving) -> None:
+    minted = in_process(
+        *("token", "mint", "--sub", "subject-zzyzx", "--role", "support", "--session", "session-zzyzx"),
+        cwd=service.cwd,
+    ).stdout.strip()
+    (service.cwd / "good").write_text(minted)
+    (service.cwd / "bad").write_text(minted[:-8] + "AAAAAAAA")
+    words = ("select", "query zzyzx invoices", "--session", "session-zzyzx", "--called", "called-zzyzx")
+    assert in_process(*words, "--token-file", "good", cwd=service.cwd).returncode == 0
+    refused = in_process(*words, "--token-file", "bad", cwd=service.cwd)
+    mismatched = in_process("session", "show", "other", "--token-file", "good", cwd=service.cwd)
+    assert refused.returncode == mismatched.returncode == 3
+
+    address = json.loads((service.cwd / ".toolbelay" / "environment.json").read_text())["TOOLBELAY_METRICS_LISTEN"]
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        metrics = answer.read().decode()
+    assert 'toolbelay_turns_total{outcome="SEEDED",reason="none"}' in metrics
+    assert 'toolbelay_tokens_refused_total{reason="TOKEN_INVALID"}' in metrics
+    assert "token_refused" in service.said
+    everywhere = service.said + metrics + refused.stderr + mismatched.stderr
+    assert "zzyzx" not in everywhere
+    assert not any(part in everywhere for part in minted.split("."))
 
 
 def test_refusals_say_why(service: Serving) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PRUNE_ASKS_ABOVE: Final = 0.2  # share of the catalog's tools that a prune may remove without a question
 _SHOWN: Final = 60  # rows of the table; --json has all
+_PLURALS: Final = {"tool": "tools", "policy": "policies", "route": "routes"}
 _COLOURS: Final = {"added": "green", "changed": "yellow", "removed": "red"}
 
 
@@ -135,7 +136,7 @@ def _show(result: ApplyResult, *, dry_run: bool) -> None:
         if len(result.changes) > _SHOWN:
             console.print(f"… and {len(result.changes) - _SHOWN} more (--json lists all)")
     counts = Counter((change.kind, change.action) for change in result.changes)
-    parts = [f"{n} {kind}{'s' if n > 1 else ''} {action}" for (kind, action), n in sorted(counts.items())]
+    parts = [f"{n} {_PLURALS[kind] if n > 1 else kind} {action}" for (kind, action), n in sorted(counts.items())]
     summary = ", ".join(parts) or "no changes"
     state = f"would change from generation {result.generation}" if dry_run else f"generation {result.generation}"
     console.print(f"{summary}; {state}", style="bold")
