@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import click
 
@@ -86,7 +87,7 @@ def resync(*, yes: bool, as_json: bool) -> None:
 
     settings = dev_state.settings_of()
     require_apply(settings)
-    if not yes:
+    if not yes and sys.stdin.isatty():  # scripts run this after a restore; it destroys nothing
         click.confirm("Raise the generation of every tenant?", abort=True, err=True)
     generations = asyncio.run(resync_generations(settings))
     if as_json:
