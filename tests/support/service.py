@@ -189,7 +189,9 @@ class Service:
         prune: bool = False,
     ) -> ApplyResult:
         """Apply through the use case, as the CLI does: acknowledged when it returns."""
-        return in_thread(apply_config(self.environment, tenant, bundle(tools, policies, routes), prune=prune))
+        work = apply_config(self.environment, tenant, bundle(tools, policies, routes), prune=prune)
+        result: ApplyResult = in_thread(work)
+        return result
 
 
 class Client:

@@ -21,7 +21,7 @@ from toolbelay.application.apply_routes import ReadRoutes, read_routes
 from toolbelay.application.apply_tools import ReadTools, read_tools
 from toolbelay.catalog.definitions import Fault, is_clean_name
 from toolbelay.errors import ErrorReason, ToolbelayError, invalid
-from toolbelay.storage.port import ConfigChange, ConfigWriter, CurrentConfig, StorageUnavailableError
+from toolbelay.storage.port import ConfigChange, ConfigWriter, CurrentConfig, PolicyFile, StorageUnavailableError
 
 MAX_TENANT = 256  # bytes
 WRITE_SECONDS = 60.0  # of one apply's transaction
@@ -77,7 +77,7 @@ class ApplyConfig:
         """
         _check_tenant(tenant)
         async with self._reading:
-            wanted, warnings = await asyncio.to_thread(read_bundle, bundle)
+            wanted, warnings = await asyncio.to_thread(read_bundle, bundle, self._check_policies)
         planned: list[Plan] = []
 
         def decide(current: CurrentConfig) -> ConfigChange:
@@ -96,13 +96,16 @@ class ApplyConfig:
         return result
 
 
-def read_bundle(bundle: ConfigBundle) -> tuple[Wanted, tuple[str, ...]]:
+def read_bundle(bundle: ConfigBundle, check_policies: PolicyCheck = check_policy_set) -> tuple[Wanted, tuple[str, ...]]:
     """(what the bundle asks for, warnings). Raises ConfigRefusedError with every fault of every file."""
     tools = read_tools(bundle.tools) if bundle.tools is not None else ReadTools({}, [])
     policies, policy_faults = read_policies(bundle.policies or ())
     routes = read_routes(bundle.routes) if bundle.routes is not None else ReadRoutes({}, [], [])
     faults = [*tools.faults, *policy_faults, *routes.faults]
     if faults:
+        # The set in force is checked with the rows, inside the transaction; that is not reached now, so the
+        # files are checked by themselves: one apply tells all that is wrong.
+        faults += check_policies([PolicyFile(name, text) for name, text in sorted(policies.items())])
         raise ConfigRefusedError(_bounded(faults))
     wanted = Wanted(
         tools=None if bundle.tools is None else tools.tools,
