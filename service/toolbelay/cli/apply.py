@@ -44,9 +44,9 @@ def apply(
     Works on TOOLBELAY_DATABASE_URL and TOOLBELAY_REDIS_URL. Any fault refuses the whole folder, and all
     faults are listed. When it returns 0 every replica answers from the new generation.
 
-    \b
     Exit code 5: committed, but Redis did not confirm; effective by polling. Repeating is safe.
 
+    \b
     Examples:
       toolbelay apply config/ --dry-run
       toolbelay apply config/ --tenant acme --prune
@@ -138,5 +138,6 @@ def _show(result: ApplyResult, *, dry_run: bool) -> None:
     counts = Counter((change.kind, change.action) for change in result.changes)
     parts = [f"{n} {_PLURALS[kind] if n > 1 else kind} {action}" for (kind, action), n in sorted(counts.items())]
     summary = ", ".join(parts) or "no changes"
-    state = f"would change from generation {result.generation}" if dry_run else f"generation {result.generation}"
+    would_change = dry_run and result.changes
+    state = f"would change from generation {result.generation}" if would_change else f"generation {result.generation}"
     console.print(f"{summary}; {state}", style="bold")

@@ -19,6 +19,11 @@ FORMATS: Final = {
     "mcp": "WIRE_FORMAT_MCP",
 }
 
+_NO_TOOLS: Final = (
+    "No tools. What no policy permits is denied: give a role with --role, or ask"
+    " `toolbelay explain TOOLSET/NAME --sub S --role R` why."
+)
+
 
 @click.command()
 @click.argument("text", default="")
@@ -107,6 +112,7 @@ def answer_as_json(answer: selection_pb2.SelectToolsResponse) -> dict[str, Any]:
 def show(answer: selection_pb2.SelectToolsResponse) -> None:
     """The answer for a person."""
     from toolbelay.cli.console import output, plain_table
+    from toolbelay.v1 import selection_pb2
 
     table = plain_table(">#", "tool", "name", "origin", "pin", ">score")
     for number, tool in enumerate(answer.tools, start=1):
@@ -116,6 +122,8 @@ def show(answer: selection_pb2.SelectToolsResponse) -> None:
     console = output()
     console.print(table)
     console.print(receipt_line(answer), style="bold", markup=False)
+    if not answer.tools and answer.receipt.reason != selection_pb2.REASON_TARGET_WITHOUT_TOOLS:
+        click.echo(_NO_TOOLS, err=True)
 
 
 def receipt_line(answer: selection_pb2.SelectToolsResponse) -> str:

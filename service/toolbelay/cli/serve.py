@@ -71,15 +71,14 @@ def _serve_dev(given: dict[str, str]) -> None:
 
 
 def _with_port(listen: str) -> str:
-    """Port 0 as a free port, so that client commands can be told which."""
-    import socket
+    """Port 0 as a free port, so that client commands can be told which. Raises ListenError when a port is in use."""
+    from toolbelay.api.workers import hold_port
 
     address = parse_address(listen)
-    if address.path or address.port:
+    if address.path:
         return listen
-    with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET) as probe:
-        probe.bind((address.host, 0))
-        return replace(address, port=probe.getsockname()[1]).target
+    with hold_port(address) as held:
+        return replace(address, port=held.getsockname()[1]).target
 
 
 def _require_loopback(settings: Settings) -> None:
