@@ -13,11 +13,13 @@ USAGE: Final = 2
 REFUSED: Final = 3
 UNAVAILABLE: Final = 4
 UNCONFIRMED: Final = 5
+PARTIAL: Final = 6
 INTERRUPTED: Final = 130
 
 EXIT_CODES: Final = """\
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 refused: settings, configuration or request; \
-4 a server is unavailable or not ready; 5 committed, but its propagation is not confirmed."""
+4 a server is unavailable or not ready; 5 committed, but its propagation is not confirmed; \
+6 imported in part."""
 
 
 class CommandError(click.ClickException):
