@@ -129,6 +129,10 @@ class Settings(BaseSettings):
     rewrite_model: str = Field("", description="Model of `REWRITE_URL`.")
     rewrite_api_key: SecretStr | None = Field(None, description="Key for `REWRITE_URL`.")
 
+    tokenizer_file: str = Field(
+        "", description="`tokenizer.json` that counts the tokens of receipts; empty = bytes / 4."
+    )
+
     # Envoy external processor
     ext_proc_listen: str = Field("", description="Address of the ext_proc listener; empty = off.")
     ext_proc_token_header: str = Field(

@@ -10,7 +10,6 @@ from toolbelay.application.planning import Planned
 from toolbelay.application.settling import Settled
 from toolbelay.application.tool_choice import answer_choice, narrowed
 from toolbelay.application.turn import SelectAnswer, SelectRequest, ToolChoice
-from toolbelay.catalog.surface import estimate_tokens
 from toolbelay.planner.model import Counts, Outcome, Reason
 from toolbelay.sessions.port import Found
 
@@ -45,7 +44,7 @@ def answer_of(request: SelectRequest, access: Access, settled: Settled) -> Selec
         revision=settled.revision,
         generation=scene.snapshot.generation,
         strategy=planned.ranking.strategy,
-        advertised_tokens=estimate_tokens(sum(len(item.definition) for item in items)),
+        advertised_tokens=scene.snapshot.surface.advertised_tokens(item.definition for item in items),
         whole_catalog_tokens=scene.snapshot.surface.whole_tokens(scene.target.format),
         replayed=opened is not None and opened.replayed,
         caller_owned=len(scene.offer.owned),

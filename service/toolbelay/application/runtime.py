@@ -25,11 +25,12 @@ from toolbelay.authority.compiled import CompiledPolicies, PolicyContext
 from toolbelay.authority.eligibility import Eligibility, EligibilityView
 from toolbelay.authority.principal import Principal
 from toolbelay.authority.tokens import TokenConfig, TokenVerifier
+from toolbelay.catalog.estimate import ByteEstimator, Estimator, TokenizerEstimator
 from toolbelay.catalog.freshness import Freshness
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.snapshot import TenantSnapshot, build_snapshot
 from toolbelay.catalog.surface import Digester
-from toolbelay.ranking.index import CatalogIndex
+from toolbelay.ranking.wiring import IndexMaker
 from toolbelay.sessions.connect import open_link
 from toolbelay.sessions.store import RedisSessionStore
 from toolbelay.settings import Settings
@@ -56,6 +57,7 @@ class Runtime:
     issuer: str
     _database: Database
     _indexes: TenantIndexes
+    _index_maker: IndexMaker
 
     @property
     def servicers(self) -> Mapping[str, object]:
@@ -77,6 +79,7 @@ class Runtime:
         """Release connections and tasks."""
         await self.ports.freshness.stop()
         await self._indexes.close()
+        await self._index_maker.aclose()
         await self.verifier.close()
         await self.ports.store.close()
         await self._database.close()
@@ -89,12 +92,13 @@ async def build(settings: Settings, metrics: Metrics) -> Runtime:
     database = Database(settings.database_url.get_secret_value(), pool_size=settings.database_pool_size)
     store = open_store(settings, metrics)
     eligibility = Eligibility()
-    indexes = TenantIndexes(CatalogIndex)
+    maker = _index_maker(settings)
+    indexes = TenantIndexes(maker)
     digest = Digester(_derived(secret, b"item-digests"))
     freshness: Freshness[CompiledPolicies] = Freshness(
         SqlCatalogReader(database),
         store,
-        partial(_build_snapshot, digest),
+        partial(_build_snapshot, digest, _estimator(settings)),
         events=_FreshnessMetrics(metrics),
         on_snapshot=indexes.take,
         poll_seconds=settings.authority_poll_seconds,
@@ -121,6 +125,7 @@ async def build(settings: Settings, metrics: Metrics) -> Runtime:
         issuer=settings.jwt_issuer,
         _database=database,
         _indexes=indexes,
+        _index_maker=maker,
     )
     try:
         await verifier.start()
@@ -181,10 +186,26 @@ def explain(
     return ActionDecision(decision.allowed, decision.policies, decision.errors)
 
 
+def _estimator(settings: Settings) -> Estimator:
+    return TokenizerEstimator.from_file(Path(settings.tokenizer_file)) if settings.tokenizer_file else ByteEstimator()
+
+
+def _index_maker(settings: Settings) -> IndexMaker:
+    embeddings_key, rewrite_key = settings.embeddings_api_key, settings.rewrite_api_key
+    return IndexMaker.of(
+        embeddings_url=settings.embeddings_url,
+        embeddings_model=settings.embeddings_model,
+        embeddings_api_key=embeddings_key.get_secret_value() if embeddings_key is not None else "",
+        rewrite_url=settings.rewrite_url,
+        rewrite_model=settings.rewrite_model,
+        rewrite_api_key=rewrite_key.get_secret_value() if rewrite_key is not None else "",
+    )
+
+
 def _build_snapshot(
-    digest: Digester, rows: Any, previous: TenantSnapshot[CompiledPolicies] | None
+    digest: Digester, estimator: Estimator, rows: Any, previous: TenantSnapshot[CompiledPolicies] | None
 ) -> TenantSnapshot[CompiledPolicies]:
-    return build_snapshot(rows, previous, CompiledPolicies.compile, digest)
+    return build_snapshot(rows, previous, CompiledPolicies.compile, digest, estimator)
 
 
 def _secret(value: SecretStr | None) -> bytes:

@@ -89,11 +89,11 @@ def _parse(definition: bytes, wire_format: WireFormat) -> _Reading:
     if not isinstance(item, dict):
         raise JsonTextError("", "must be an object")
     if wire_format.is_openai:
-        return _openai(item, wire_format)
+        return _openai(item)
     return _flat(item, "input_schema" if wire_format is WireFormat.ANTHROPIC_MESSAGES else "inputSchema")
 
 
-def _openai(item: dict[str, JsonValue], wire_format: WireFormat) -> _Reading:
+def _openai(item: dict[str, JsonValue]) -> _Reading:
     """Nested (`{"type":"function","function":{…}}`) and flat shapes, in both formats.
 
     An item with both shapes means one thing to one provider and another to the next: two names are

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from toolbelay.catalog.estimate import Estimator
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.routes import DEFAULT_ROUTE, Route, parse_route
 from toolbelay.catalog.surface import Digester, Surface
@@ -59,6 +60,7 @@ def build_snapshot(
     previous: TenantSnapshot[P] | None,
     compile_policies: Callable[[Sequence[PolicyFile]], P],
     digest: Digester,
+    estimator: Estimator | None = None,
 ) -> TenantSnapshot[P]:
     """The snapshot that `rows` lead to, from `previous` where rows are a difference to it.
 
@@ -98,7 +100,9 @@ def build_snapshot(
         policies=policies,
         policy_files=files,
         routes=_routes(rows),
-        surface=base.surface.without(touched, base.tools, tools) if base else Surface.of(tools.values(), digest),
+        surface=base.surface.without(touched, base.tools, tools)
+        if base
+        else Surface.of(tools.values(), digest, estimator),
         retired=retired,
     )
 
