@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from toolbelay.ranking.corpus import Corpus
 from toolbelay.ranking.options import RankingOptions
-from toolbelay.ranking.priors import Hits, evidence
+from toolbelay.ranking.priors import Hits
 
 HEDGE_FIRST = 0.8  # on the first turn, further toolsets with this share of the leading evidence come too
 HEDGE_LATER = 0.95
@@ -28,6 +28,7 @@ CLAUSE_RELEVANCE = 0.45  # and its best tool this relevant
 SMALL = 8  # a toolset with fewer tools comes only for its having the best tool
 PRESENT = 6  # so many tools of a toolset in the session stand for the toolset
 COMPLETES = 0.8  # unless a missing one is this relevant beside the best of those present
+SEED_RELEVANCE = 0.1  # below, a first turn knows no toolset: its best tools come alone
 LEAST_SEEDS = 8
 
 
@@ -64,7 +65,7 @@ class _Bringing:
 def admitted(
     corpus: Corpus,
     hits: Hits,
-    clause_hits: Sequence[Hits],
+    clauses: Sequence[tuple[Hits, Mapping[int, float]]],
     *,
     gathered: Mapping[int, float],
     stored: Iterable[int],
@@ -74,7 +75,7 @@ def admitted(
 ) -> dict[int, float]:
     """Rows to bring this turn → their relevance (to the request they answer), in order of admission.
 
-    `gathered`: the evidence of `hits`. `stored` and `called` are rows of the session. Nothing comes where the session's tools answer already.
+    `gathered`: the evidence of `hits`; `clauses`: hits and evidence of each request inside the text. `stored` and `called` are rows of the session. Nothing comes where the session's tools answer already.
     """
     held = frozenset(stored)
     state = _Bringing(
@@ -85,8 +86,8 @@ def admitted(
         frozenset(int(corpus.toolset_of[row]) for row in called),
     )
     _for_the_text(state, hits, gathered, options)
-    for clause in clause_hits:
-        _for_a_request(state, clause, options)
+    for clause_hits, clause_gathered in clauses:
+        _for_a_request(state, clause_hits, clause_gathered, options)
     if not held:
         short = LEAST_SEEDS - len(state.rows)
         state.bring([row for row in hits.rows.tolist() if row not in state.rows][: max(short, 0)], hits, LEAST_SEEDS)
@@ -97,6 +98,8 @@ def admitted(
 
 def _for_the_text(state: _Bringing, hits: Hits, gathered: Mapping[int, float], options: RankingOptions) -> None:
     first = not state.stored
+    if first and hits.best < SEED_RELEVANCE:
+        return
     trusted = dict(gathered)
     for toolset in state.present:
         trusted[toolset] = gathered.get(toolset, 0.0) * (CALLED_TRUST if toolset in state.called else STORED_TRUST)
@@ -109,8 +112,7 @@ def _for_the_text(state: _Bringing, hits: Hits, gathered: Mapping[int, float], o
         state.bring_toolset(toolset, hits, options.whole_toolset if first or not place else options.part_toolset)
 
 
-def _for_a_request(state: _Bringing, hits: Hits, options: RankingOptions) -> None:
-    gathered = evidence(state.corpus, hits)
+def _for_a_request(state: _Bringing, hits: Hits, gathered: Mapping[int, float], options: RankingOptions) -> None:
     at_hand = state.toolsets | set(state.present)
     trusted = {t: e * (CLAUSE_TRUST if t in at_hand else 1.0) for t, e in gathered.items()}
     if not trusted:

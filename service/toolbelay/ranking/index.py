@@ -145,7 +145,7 @@ class CatalogIndex:
         hits = best_hits(relevance, eligible, max(MOST_HITS, query.limit))
         if not len(hits.rows):
             return ()
-        gathered = evidence(corpus, hits)
+        gathered = evidence(corpus, hits, text.said)
         share = leading(gathered, hits.best)
         called = _rows(corpus, query.called)
         scores = scored(
@@ -158,11 +158,12 @@ class CatalogIndex:
         )
         if whole:
             part_hits = [best_hits(part, eligible, MOST_HITS) for part in of_parts]
+            part_evidence = [evidence(corpus, h, part.said) for h, part in zip(part_hits, parts, strict=True)]
             stored = _rows(corpus, query.stored)
             brought = admitted(
                 corpus,
                 hits,
-                part_hits,
+                list(zip(part_hits, part_evidence, strict=True)),
                 gathered=gathered,
                 stored=stored,
                 called=called,

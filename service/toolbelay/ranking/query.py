@@ -39,6 +39,11 @@ class QueryWords:
     alternatives: Mapping[str, Mapping[str, float]]
     plain: str
 
+    @property
+    def said(self) -> frozenset[str]:
+        """The words that the user says and does not only quote."""
+        return frozenset(word for word, weight in self.weights.items() if weight == 1.0)
+
     def __bool__(self) -> bool:
         return bool(self.weights)
 
