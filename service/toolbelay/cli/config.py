@@ -54,19 +54,20 @@ def reference() -> None:
 
 
 async def _connect(settings: Settings) -> list[tuple[str, str]]:
-    parts: list[tuple[str, Callable[[Settings], Awaitable[None]]]] = [
-        ("database", _check_database),
-        ("redis", _check_redis),
-        ("keys", _check_keys),
+    parts: list[tuple[str, Callable[[Settings], Awaitable[None]], str]] = [
+        ("database", _check_database, "TOOLBELAY_DATABASE_URL"),
+        ("redis", _check_redis, "TOOLBELAY_REDIS_URL"),
+        ("keys", _check_keys, "TOOLBELAY_JWT_…"),
     ]
-    return [(name, await _result(check_part, settings)) for name, check_part in parts]
+    return [(name, await _result(check_part, settings, variable)) for name, check_part, variable in parts]
 
 
-async def _result(check_part: Callable[[Settings], Awaitable[None]], settings: Settings) -> str:
+async def _result(check_part: Callable[[Settings], Awaitable[None]], settings: Settings, variable: str) -> str:
     try:
         await check_part(settings)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the result of the check
-        return str(error) or type(error).__name__
+        told = str(error) or type(error).__name__
+        return told if "`" in told or "TOOLBELAY_" in told else f"{told} (see {variable})"
     return "ok"
 
 
