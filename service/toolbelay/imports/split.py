@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from toolbelay.catalog.raw_json import JsonTextError
 
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{},:]', re.DOTALL)
+# A string that is never closed is one token too: tried again from each of its quotes, it would cost the square.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{},:]', re.DOTALL)
 _STRING_OR_SPACE = re.compile(rb'("(?:[^"\\]++|\\.)*+")|[ \t\r\n]+', re.DOTALL)
 _WHITE = b" \t\r\n"
 
