@@ -29,7 +29,11 @@ from tests.support.service import (
     tool,
 )
 from tests.support.waiting import wait_until
-from toolbelay.application.apply_config import ApplyResult
+from toolbelay.application.apply_bundle import ConfigBundle
+from toolbelay.application.apply_config import ApplyConfig, ApplyResult
+from toolbelay.application.apply_plan import ApplyOptions
+from toolbelay.storage.engine import Database
+from toolbelay.storage.writer import SqlConfigWriter
 from toolbelay.v1 import selection_pb2 as pb
 
 TOOLS: Final = tuple(f"crm/{letter}" for letter in "abcdefgh")
@@ -85,10 +89,22 @@ class FaultWorld:
 
     def apply(self, *, without: Sequence[str] = (), denied: Sequence[str] = (), tenant: str = "acme") -> ApplyResult:
         """Apply the tools but `without`, all permitted but `denied`."""
-        forbids = "".join(f'forbid (principal, action, resource == Tool::"{t}");' for t in denied)
-        config = bundle([tool(t) for t in TOOLS if t not in without], {"all.cedar": PERMIT_ALL + forbids}, ROUTES)
+        config = _config(without=without, denied=denied)
         result: ApplyResult = in_thread(apply_config(self.admin_environment, tenant, config, prune=True))
         return result
+
+    def commit(self, *, denied: Sequence[str] = ()) -> int:
+        """As `apply`, by an admin who does not get as far as the raise: the generation in SQL."""
+        generation: int = in_thread(self._commit(_config(denied=denied)))
+        return generation
+
+    async def _commit(self, config: ConfigBundle) -> int:
+        database = Database(self._url(self.postgres.port), pool_size=1)
+        try:
+            use_case = ApplyConfig(SqlConfigWriter(database), _NoRaise())
+            return (await use_case.run("acme", config, who="test", options=ApplyOptions(prune=True))).generation
+        finally:
+            await database.close()
 
     def client(self, subject: str = "alice", *, replica: int = 0, **more: Any) -> Client:
         return self.replicas[replica].client(subject, **more)
@@ -130,6 +146,16 @@ class FaultWorld:
         return f"postgresql+psycopg://postgres@127.0.0.1:{port}/{self.database}"
 
 
+class _NoRaise:
+    async def raise_generation(self, _tenant: str, generation: int, *, timeout: float) -> int:
+        return generation
+
+
+def _config(*, without: Sequence[str] = (), denied: Sequence[str] = ()) -> ConfigBundle:
+    forbids = "".join(f'forbid (principal, action, resource == Tool::"{t}");' for t in denied)
+    return bundle([tool(t) for t in TOOLS if t not in without], {"all.cedar": PERMIT_ALL + forbids}, ROUTES)
+
+
 @contextmanager
 def fault_world(folder: Path, *, replicas: int = 1, **environment: str) -> Iterator[FaultWorld]:
     with ExitStack() as stack:
@@ -150,14 +176,14 @@ def reason_of(call: Callable[[], object]) -> str:
     try:
         call()
     except grpc.RpcError as error:
-        assert isinstance(error, grpc.Call)
-        status = rpc_status.from_call(error)
+        call_: Any = error  # a raised RpcError is a Call too
+        status = rpc_status.from_call(call_)
         if status is not None:
             for detail in status.details:
                 info = error_details_pb2.ErrorInfo()
                 if detail.Unpack(info):
-                    return f"{error.code().name} {info.reason}"
-        return str(error.code().name)
+                    return f"{call_.code().name} {info.reason}"
+        return str(call_.code().name)
     return "OK"
 
 

@@ -19,7 +19,7 @@ async def _die(*_: Any, **__: Any) -> int:
 
 
 if __name__ == "__main__":
-    RedisSessionStore.raise_generation = _die  # type: ignore[assignment, method-assign]
+    RedisSessionStore.raise_generation = _die  # type: ignore[method-assign]
     forbid = f'forbid (principal, action, resource == Tool::"{sys.argv[1]}");'
     config = bundle([tool(t) for t in TOOLS], {"all.cedar": PERMIT_ALL + forbid}, ROUTES)
     asyncio.run(apply_config(os.environ, "acme", config, prune=True))

@@ -208,7 +208,7 @@ class Client:
         *,
         candidates: Mapping[str, float] | Sequence[str] = (),
         offered: Sequence[bytes] = (),
-        timeout: float = 10,
+        timeout: float | None = 10,
         **fields: Any,
     ) -> pb.SelectToolsResponse:
         """SelectTools. `candidates`: ids by score, or ids best first."""

@@ -33,7 +33,7 @@ SQL_TIMEOUT = 2.0  # seconds one read may take
 OPINION_SECONDS = 0.1  # what a proven connection gets to confirm a fresh one's word
 REPAIR_SECONDS = 0.25
 LOADS_AT_ONCE = 4  # by the poller
-MARGIN_SECONDS = 0.05  # what a call that ends closed keeps of its deadline, so that its caller hears why
+MARGIN_SECONDS = 0.06  # what a call that ends closed keeps of its deadline, so that its caller hears why
 MAX_DOUBTS = 256  # connections that wait for the poller to prove them; others wait for their next read
 
 
@@ -278,7 +278,7 @@ class Freshness(Generic[P]):
         """The result of a shared task by the deadline; the task goes on for the others."""
         loop = asyncio.get_running_loop()
         left = deadline - loop.time()
-        timeout = None if left == float("inf") else max(left - min(MARGIN_SECONDS, left / 5), 0.0)
+        timeout = None if left == float("inf") else max(left - min(MARGIN_SECONDS, left / 4), 0.0)
         done, _ = await asyncio.wait({task}, timeout=timeout)
         if not done:
             raise self._closed("sql_slow")
