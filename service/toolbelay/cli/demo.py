@@ -16,6 +16,7 @@ import click
 from toolbelay.cli.console import output, plain_table
 from toolbelay.cli.demo_service import DemoService
 from toolbelay.cli.exits import CommandError
+from toolbelay.cli.invoked import invoked_as
 
 if TYPE_CHECKING:
     from toolbelay.v1 import selection_pb2
@@ -26,11 +27,11 @@ REVOKED: Final = "vehicle_control/fillFuelTank"
 REVOKE_BEFORE_TURN: Final = 5  # from 1; the tool was called, so pinned, by then
 
 _GO_ON: Final = """\
-That was the real service. To go on:
-  toolbelay serve --dev                           in one terminal; state stays in .toolbelay/
-  toolbelay apply DIR                             in another, same folder: tools/*.jsonl, policies/*.cedar, routes.yaml
-  toolbelay select "find the open invoices" --session s1
-The demo's own folder to start from: {data}"""
+That was the real service. To go on, in one terminal (state stays in .toolbelay/):
+  {toolbelay} serve --dev
+and in another, in the same folder:
+  {toolbelay} apply {data}
+  {toolbelay} select "fill the tank" --session s1 --role driver"""
 
 
 @click.command()
@@ -51,7 +52,7 @@ def demo(*, keep: bool) -> None:
             play.turn(turn["user"], turn["calls"])
         play.other_role()
         play.check()
-    console.print(_GO_ON.format(data=DATA), markup=False)
+    console.print(_GO_ON.format(toolbelay=invoked_as(), data=DATA), markup=False, soft_wrap=True)
 
 
 @dataclass

@@ -10,6 +10,7 @@ import click
 
 from toolbelay.cli import dev_state
 from toolbelay.cli.exits import CommandError
+from toolbelay.cli.invoked import invoked_as
 from toolbelay.settings import Settings, load
 from toolbelay.settings_check import parse_address, require_serving
 
@@ -94,12 +95,12 @@ def _migrate(settings: Settings) -> None:
 
 
 def _say_how_to_go_on(settings: Settings) -> None:
-    address = parse_address(settings.listen)
+    address, toolbelay = parse_address(settings.listen), invoked_as()
     click.echo(
         f"Development service on {address.target} (state in {dev_state.FOLDER}/). In another terminal, in this folder:\n"
-        "  toolbelay apply DIR                              tools/*.jsonl, policies/*.cedar, routes.yaml\n"
-        '  toolbelay select "find the open invoices" --session s1\n'
-        "  toolbelay token mint --sub alice --role support\n"
+        f"  {toolbelay} apply DIR      puts tools/*.jsonl, policies/*.cedar and routes.yaml into force\n"
+        f'  {toolbelay} select "find the open invoices" --session s1 --role support\n'
+        f"  {toolbelay} token mint --sub alice --role support\n"
         "Ctrl-C ends it.",
         err=True,
     )
