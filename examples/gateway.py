@@ -16,17 +16,17 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from toolbelay.client import TokenMinter, Toolbelay, ToolbelayCallError
+from toolbelay.client import TokenMinter, ToolbelayCallError, ToolbelayClient
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
-STATUS = {"UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403, "NOT_FOUND": 404, "FAILED_PRECONDITION": 403}
+STATUS = {"INVALID_ARGUMENT": 400, "PERMISSION_DENIED": 403, "FAILED_PRECONDITION": 403, "RESOURCE_EXHAUSTED": 413}
 
 
 class Gateway(BaseHTTPRequestHandler):
     """One connection; the class's attributes are set by `serve`."""
 
     protocol_version = "HTTP/1.1"
-    toolbelay: Toolbelay
+    toolbelay: ToolbelayClient
     minter: TokenMinter
     tenant: str
     upstream: str
@@ -35,25 +35,28 @@ class Gateway(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Take a chat request, and send it on with this turn's tools."""
         user = self.keys.get(self.headers.get("authorization", "").removeprefix("Bearer "))
-        length = int(self.headers.get("content-length", "0"))
-        if user is None or length > MAX_BODY_BYTES:
-            self._answer(401 if user is None else 413, {"error": {"message": "no such key, or too large"}})
+        length = self.headers.get("content-length", "")
+        if user is None or not length.isdecimal() or int(length) > MAX_BODY_BYTES:
+            self.close_connection = True  # the body is not read
+            self._answer(
+                401 if user is None else 413, {"error": {"message": "no such key, or no length, or too large"}}
+            )
             return
         try:
-            request = json.loads(self.rfile.read(length))
+            request = json.loads(self.rfile.read(int(length)))
             prepared = self.toolbelay.prepare(
                 request,
                 session_id=self.headers.get("x-session-id", ""),
                 token=self.minter.for_user(user, tenant=self.tenant),
-                on_error="caller_tools",
             )
         except ToolbelayCallError as error:
-            self._answer(STATUS.get(error.code.name, 400), {"error": {"message": str(error)}})
-            return
-        except ValueError:
-            self._answer(400, {"error": {"message": "not JSON"}})
-            return
-        self._forward(prepared.body)
+            # An outage, a token that the service does not take: not the user's fault.
+            status = 503 if error.is_outage else STATUS.get(error.code.name, 503)
+            self._answer(status, {"error": {"message": str(error)}})
+        except (ValueError, TypeError, AttributeError):
+            self._answer(400, {"error": {"message": "not a JSON request"}})
+        else:
+            self._forward(prepared.body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Say nothing: a gateway's log is its own business."""
@@ -62,8 +65,11 @@ class Gateway(BaseHTTPRequestHandler):
         request = urllib.request.Request(  # noqa: S310 - the operator's own address
             self.upstream + self.path, json.dumps(body).encode(), {"content-type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=600) as answer:  # noqa: S310 - same
-            self._answer(answer.status, json.load(answer))
+        try:
+            with urllib.request.urlopen(request, timeout=600) as answer:  # noqa: S310 - same
+                self._answer(answer.status, json.load(answer))
+        except (OSError, ValueError):  # its errors too; a real gateway passes those on
+            self._answer(502, {"error": {"message": "the upstream does not answer"}})
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
         text = json.dumps(body).encode()
@@ -76,7 +82,7 @@ class Gateway(BaseHTTPRequestHandler):
 
 def serve(port: int) -> ThreadingHTTPServer:
     """The gateway, ready for `serve_forever`."""
-    Gateway.toolbelay = Toolbelay(os.environ["TOOLBELAY_ADDRESS"])
+    Gateway.toolbelay = ToolbelayClient(os.environ["TOOLBELAY_ADDRESS"])
     Gateway.minter = TokenMinter.hs256(
         os.environ["TOOLBELAY_JWT_HS256_SECRET"].encode(),
         issuer=os.environ["TOOLBELAY_JWT_ISSUER"],

@@ -11,7 +11,7 @@ import pytest
 
 from toolbelay.authority.minting import SigningKey
 from toolbelay.catalog.formats import WireFormat
-from toolbelay.client import TokenMinter, ToolbelayCallError, calling
+from toolbelay.client import Tls, TokenMinter, ToolbelayCallError, calling
 from toolbelay.client.prepared import Question, answered, ask, guess_format, without_answer
 from toolbelay.v1 import selection_pb2 as pb
 
@@ -65,8 +65,8 @@ def test_the_call_says_what_the_request_says() -> None:
         ({"messages": []}, ""),
         (chat(tools={}), "tools"),
         (chat(tool_choice="x"), "tool_choice"),
-        (chat(temperature=float("nan")), ""),
-        (chat(x=object()), ""),
+        (chat(tools=[{"type": "function", "function": {"name": "x", "parameters": {"maximum": float("nan")}}}]), ""),
+        (chat(messages=object()), ""),
     ],
 )
 def test_what_is_no_request(body: dict[str, Any], field: str) -> None:
@@ -101,6 +101,13 @@ def test_the_answer_replaces_tools_and_nothing_else() -> None:
     assert prepared.caller_tools == ["own"]
 
 
+def test_what_else_a_request_holds_is_not_looked_at() -> None:
+    """Keyword arguments for a provider's SDK: time limits, callbacks."""
+    limit = object()
+    prepared = answered(question(chat(timeout=limit, temperature=float("nan"))), reply(), cache_breakpoint=False)
+    assert prepared.body["timeout"] is limit
+
+
 def test_no_tools_take_the_choice_along() -> None:
     prepared = answered(question(chat(tools=[OWN], tool_choice="required")), reply(), cache_breakpoint=False)
     assert prepared.body == chat()
@@ -133,6 +140,55 @@ def test_on_error() -> None:
 
 
 @pytest.mark.parametrize(
+    ("code", "reason", "outage"),
+    [
+        ("UNAVAILABLE", "AUTHORITY_UNVERIFIABLE", True),
+        ("DEADLINE_EXCEEDED", "", True),
+        ("INTERNAL", "", True),
+        ("RESOURCE_EXHAUSTED", "OVERLOADED", True),
+        ("RESOURCE_EXHAUSTED", "", False),  # a message over the limit: size must not get past a policy
+        ("PERMISSION_DENIED", "SESSION_MISMATCH", False),
+        ("UNAUTHENTICATED", "TOKEN_EXPIRED", False),
+        ("FAILED_PRECONDITION", "REQUIRED_TOOL_UNAVAILABLE", False),
+        ("INVALID_ARGUMENT", "INVALID_REQUEST", False),
+        ("NOT_FOUND", "ROUTE_NOT_FOUND", False),
+        ("UNIMPLEMENTED", "", False),
+    ],
+)
+def test_what_is_an_outage(code: str, reason: str, outage: bool) -> None:
+    assert ToolbelayCallError(grpc.StatusCode[code], "", reason).is_outage is outage
+
+
+def test_an_overloaded_service_has_done_nothing_and_may_be_asked_again() -> None:
+    busy = ToolbelayCallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "", "OVERLOADED")
+    message = pb.SelectToolsRequest(session_id="s")
+    assert calling.pause_before_retry(calling.SELECT, message, busy, 1, 10) is not None
+    assert calling.pause_before_retry(calling.SELECT, message, busy, 4, 10) is None
+
+
+def test_the_generation_asked_for_only_rises() -> None:
+    floor = calling.Floor()
+    request = pb.SelectToolsRequest(query="q", min_generation=3)
+    assert floor.apply(request) is request
+    floor.raise_to(5)
+    floor.raise_to(4)
+    assert floor.apply(request) == pb.SelectToolsRequest(query="q", min_generation=5)
+    assert request.min_generation == 3
+    assert floor.apply(pb.SelectToolsRequest(min_generation=7)).min_generation == 7
+
+
+def test_channel_options() -> None:
+    options = dict(calling.channel_options(Tls(server_name="toolbelay.internal"), 30, [("grpc.keepalive_time_ms", 9)]))
+    assert options["grpc.ssl_target_name_override"] == "toolbelay.internal"
+    assert options["grpc.keepalive_time_ms"] == 9  # the caller's own come last
+    with pytest.raises(ValueError, match="keepalive"):
+        calling.channel_options(None, 1, [])
+    with pytest.raises(ValueError, match="mutual"):
+        Tls(private_key=b"x").credentials()
+    assert "PRIVATE" not in repr(Tls(private_key=b"PRIVATE", certificate_chain=b"c"))
+
+
+@pytest.mark.parametrize(
     ("message", "safe"),
     [
         (pb.SelectToolsRequest(session_id="s", turn_id="t"), True),
@@ -147,6 +203,28 @@ def test_what_is_tried_again(message: pb.SelectToolsRequest, safe: bool) -> None
     assert calling.pause_before_retry(calling.SELECT, message, down, 4, 10) is None
     for code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL):
         assert calling.pause_before_retry(calling.AUTHORIZE, message, ToolbelayCallError(code, ""), 1, 10) is None
+
+
+def test_the_minter_hands_a_token_out_until_shortly_before_its_end() -> None:
+    now = [1_000_000.0]
+    key = SigningKey.from_secret(b"s" * 32)
+    minter = TokenMinter(key, issuer="i", audience="a", ttl_seconds=60, clock=lambda: now[0])
+    first = minter.mint("alice", session_id="c1")
+    now[0] += 54
+    assert minter.mint("alice", session_id="c1") == first
+    others = {
+        minter.mint("alice", session_id="c2"),
+        minter.mint("alice"),
+        minter.mint("bob", session_id="c1"),
+        minter.mint("alice", tenant="t", session_id="c1"),
+        minter.mint("alice", roles=["r"], session_id="c1"),
+        minter.mint("alice", scopes=["r"], session_id="c1"),
+    }
+    assert len(others | {first}) == 7
+    now[0] += 2
+    renewed = minter.mint("alice", session_id="c1")
+    assert renewed != first
+    assert jwt.decode(renewed, options={"verify_signature": False})["exp"] == 1_000_116
 
 
 def test_the_minter_binds_a_token_to_its_session() -> None:

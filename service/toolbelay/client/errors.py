@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
+OVERLOADED = "OVERLOADED"
 _OUTAGES = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
         grpc.StatusCode.INTERNAL,
         grpc.StatusCode.UNKNOWN,
-        grpc.StatusCode.UNIMPLEMENTED,
     }
 )
 _DETAILS = "grpc-status-details-bin"
@@ -38,7 +39,8 @@ class ToolbelayCallError(Exception):
 
     @property
     def is_outage(self) -> bool:
-        return self.code in _OUTAGES
+        # RESOURCE_EXHAUSTED is also said of a message over the limit, and nobody may get past a policy by size.
+        return self.code in _OUTAGES or self.reason == OVERLOADED
 
 
 def from_rpc(error: grpc.RpcError) -> ToolbelayCallError:
@@ -47,7 +49,8 @@ def from_rpc(error: grpc.RpcError) -> ToolbelayCallError:
     trailers: Iterable[Any] = error.trailing_metadata() or ()
     for key, value in trailers:
         if key == _DETAILS:
-            reason, field = _details(status_pb2.Status.FromString(value))
+            with suppress(DecodeError):  # a proxy in between may write what it likes
+                reason, field = _details(status_pb2.Status.FromString(value))
     return ToolbelayCallError(error.code(), error.details() or "", reason, field)
 
 

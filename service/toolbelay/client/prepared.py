@@ -21,6 +21,7 @@ from toolbelay.v1 import selection_pb2 as pb
 OnError = Literal["raise", "no_tools", "caller_tools"]
 Format = Literal["openai_chat", "openai_responses", "anthropic_messages"]
 _OURS = ("tools", "tool_choice")
+_READ = ("model", "messages", "input", "system", *_OURS)  # what else a request holds need not even be JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ def ask(
     """The SelectTools call of a request. Raises ToolbelayCallError INVALID_ARGUMENT for what is no request."""
     chosen = WireFormat[wire_format.upper()] if wire_format else guess_format(body)
     try:
-        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
+        read = {key: body[key] for key in _READ if key in body}
+        text = json.dumps(read, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
         chat = read_turn(read_body(text), chosen)
     except (TypeError, ValueError, ToolbelayError) as error:
         raise _invalid(error) from None

@@ -9,19 +9,20 @@ from typing import Any, Self
 import grpc
 
 from toolbelay.client import calling
-from toolbelay.client.calling import Method, Token
+from toolbelay.client.calling import Method, Tls, Token
 from toolbelay.client.errors import ToolbelayCallError, from_rpc
 from toolbelay.client.prepared import Format, OnError, Prepared, answered, ask, without_answer
 from toolbelay.v1 import selection_pb2 as pb
 
 
-class Toolbelay:
+class ToolbelayClient:
     """Calls ToolSelectionService; safe to use from several threads.
 
-    `token`: a JWT, or a function from a session id to one (see `TokenMinter.for_user`); each method takes
-    another for its one call. `timeout`: seconds that a call may take, tries included. `root_certificates`,
-    `private_key`, `certificate_chain`: PEM for TLS and mutual TLS; without them the channel is plain text.
-    `on_error`: what `prepare` does when the service cannot answer. Failed calls raise ToolbelayCallError.
+    `token`: a JWT, or a function from a session id to one (see `TokenMinter.for_user`); each method
+    takes another for its one call. `timeout`: seconds that a call may take, tries included. `tls`: `None` =
+    plain text. `keepalive_seconds`: how often an idle connection is proven alive, at least 10. `options`:
+    further gRPC channel options. `on_error`: what `prepare` does when the service cannot answer. Failed
+    calls raise ToolbelayCallError.
     """
 
     def __init__(
@@ -31,18 +32,19 @@ class Toolbelay:
         token: Token = "",
         timeout: float = 1.0,
         on_error: OnError = "raise",
-        root_certificates: bytes | None = None,
-        private_key: bytes | None = None,
-        certificate_chain: bytes | None = None,
+        tls: Tls | None = None,
+        keepalive_seconds: float = 20.0,
         options: Sequence[tuple[str, Any]] = (),
     ) -> None:
         self._token = token
         self._timeout = timeout
         self._on_error = on_error
-        tls = calling.credentials(root_certificates, private_key, certificate_chain)
-        merged = [*calling.OPTIONS, *options]
+        self._floor = calling.Floor()
+        merged = calling.channel_options(tls, keepalive_seconds, options)
         self._channel = (
-            grpc.insecure_channel(address, merged) if tls is None else grpc.secure_channel(address, tls, merged)
+            grpc.insecure_channel(address, merged)
+            if tls is None
+            else grpc.secure_channel(address, tls.credentials(), merged)
         )
 
     def __enter__(self) -> Self:
@@ -55,11 +57,20 @@ class Toolbelay:
         """Close the channel; running calls are cancelled."""
         self._channel.close()
 
+    def require_generation(self, generation: int) -> None:
+        """From here on no answer is older: read what you applied.
+
+        For clients of one tenant; generations of tenants are not related, so others give each call its
+        `min_generation`. Where a replica cannot reach it, the call fails with GENERATION_NOT_REACHED.
+        """
+        self._floor.raise_to(generation)
+
     def select_tools(
         self, request: pb.SelectToolsRequest, *, token: Token | None = None, timeout: float | None = None
     ) -> pb.SelectToolsResponse:
-        """The tools of one turn. Tried again only with a turn_id, or without a session."""
-        answer: pb.SelectToolsResponse = self._call(calling.SELECT, request, token, timeout)
+        """The tools of one turn. Tried again only with a turn_id, without a session, or when overloaded."""
+        raised = self._floor.apply(request)
+        answer: pb.SelectToolsResponse = self._call(calling.SELECT, raised, token, timeout)
         return answer
 
     def authorize_tool_calls(
@@ -102,7 +113,8 @@ class Toolbelay:
     ) -> Prepared:
         """An OpenAI or Anthropic request with its tools replaced by this turn's.
 
-        `format` is guessed where it is not given. `cache_breakpoint` (Anthropic): mark the last tool that
+        `format` is guessed where it is not given. `turn_id`: give the same one when you send a turn again;
+        without it each call has its own, for its tries alone. `cache_breakpoint` (Anthropic): mark the last tool that
         the provider has seen before. On an outage `on_error` decides: "raise", "no_tools" (the request
         goes on without tools), "caller_tools" (as it came); a refusal is raised whatever it says.
         """
@@ -111,7 +123,7 @@ class Toolbelay:
             format,
             route=route,
             session_id=session_id,
-            turn_id=turn_id,
+            turn_id=turn_id or (calling.new_turn_id() if session_id else ""),
             capabilities=capabilities,
             max_tools=max_tools,
             min_generation=min_generation,
@@ -128,8 +140,9 @@ class Toolbelay:
             request_serializer=type(request).SerializeToString,
             response_deserializer=method.response.FromString,
         )
-        metadata = calling.metadata_for(self._token if token is None else token, request.session_id)
         ends = time.monotonic() + (self._timeout if timeout is None else timeout)
+        source = self._token if token is None else token
+        metadata = calling.metadata(source if isinstance(source, str) else source(request.session_id))
         tries = 0
         while True:
             tries += 1
