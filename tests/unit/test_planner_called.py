@@ -160,3 +160,11 @@ def test_rule_10_an_older_turn_that_saves_late_adds_its_pins_where_there_is_room
     assert table.pins == "abc"
     table.turn(called="d")
     assert table.pins == "abd"
+
+
+def test_rule_4_a_hidden_pin_takes_no_place_in_the_answer() -> None:
+    table = Table(max_tools=4, capacity=1)
+    table.turn(called="h")
+    table.stands(Standing.NOT_CARRIED, "h")
+    plan = table.turn(called="xh")
+    assert (answered(plan), table.stored) == ("x", "hx")

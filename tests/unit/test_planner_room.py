@@ -148,3 +148,12 @@ def test_rule_6_a_readmitted_tools_first_seen_turn_is_this_turn() -> None:
     assert table.stored == "ax"
     table.turn(called="b")
     assert (table.stored, table.of("b").first_seen_turn) == ("xb", 3)
+
+
+def test_rule_6_relevance_takes_no_shown_tools_place_though_the_answer_has_room() -> None:
+    table = Table(max_tools=3, seed_tools=3)
+    table.turn("abc")
+    table.turn(called="c")
+    table.stands(Standing.NOT_CARRIED, "c")
+    plan = table.turn("xyz")
+    assert (answered(plan), table.stored) == ("ab", "abc")
