@@ -134,7 +134,7 @@ class CatalogIndex:
     async def _scored(self, strategy: Strategy, searchable: Searchable, query: RankQuery) -> tuple[Scored, ...]:
         corpus, words = searchable.corpus, vocabulary(query.options)
         text = read_query(query.query, words)
-        if not text:
+        if not text or query.limit < 1:
             return ()
         whole = query.options.admission == "toolsets" and query.sticky
         parts = clauses(query.query, words) if whole else []
