@@ -11,6 +11,7 @@ import pytest
 from tests.support.service import apply_config, in_thread, tool
 from tests.support.world import (
     World,
+    caller_route,
     chat,
     letter,
     letters_of,
@@ -21,6 +22,7 @@ from tests.support.world import (
     target,
 )
 from toolbelay.application.apply_bundle import ConfigBundle, SourceFile
+from toolbelay.errors import ToolbelayError
 
 MakeWorld = Callable[..., World]
 SHAPES = {
@@ -133,6 +135,21 @@ def test_sticky_disabled_is_stateless(world: MakeWorld) -> None:
     assert (letters_of(answer), outcome(answer), reason(answer)) == ("xab", "STATELESS", "STICKY_DISABLED")
     assert letters_of(place.client.turn(ranked="de")) == "de"
     assert place.client.session("s").turn == 0
+
+
+def test_a_route_that_is_not_enabled_ranks_and_keeps_nothing(world: MakeWorld) -> None:
+    route = caller_route(core_tools=["crm/k"]) | {"enabled": False}
+    place = world(routes={"default": route})
+    answer = place.client.turn(ranked="abc", called="x")
+    assert (letters_of(answer), outcome(answer), reason(answer)) == ("kx", "STATELESS", "STICKY_DISABLED")
+    assert place.client.session("s").turn == 0
+
+
+@pytest.mark.parametrize("wrong", [-1, 17, 1.5])
+def test_a_growth_out_of_bounds_is_refused_when_applied(world: MakeWorld, wrong: object) -> None:
+    place = world(letters="a")
+    with pytest.raises(ToolbelayError, match="max_new_tools_per_turn"):
+        place.route(max_new_tools_per_turn=wrong)
 
 
 def test_stickiness_switched_in_mid_session(world: MakeWorld) -> None:

@@ -165,7 +165,7 @@ def _stateless(route: Route, session_id: str, *, carries_tools: bool) -> Reason 
         return Reason.TARGET_WITHOUT_TOOLS
     if not session_id:
         return Reason.NO_SESSION
-    return None if route.sticky.enabled else Reason.STICKY_DISABLED
+    return None if route.enabled and route.sticky.enabled else Reason.STICKY_DISABLED
 
 
 def _limit(deadline: float, began: float, route: Route | None) -> float:

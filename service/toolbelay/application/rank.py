@@ -56,7 +56,7 @@ async def rank_turn(
     `stored`: tool ids of the session, in its order. `called`: its called tools, most recent last.
     `present`: how many tools the turn may hold before it seeds. Never raises for a failing strategy.
     """
-    if request.choice.mode is ChoiceMode.NONE:
+    if request.choice.mode is ChoiceMode.NONE or not scene.route.enabled:
         return NOTHING
     bounds = scene.bounds()
     limit = max(bounds.top_k, bounds.seed_tools + present)

@@ -28,7 +28,7 @@ class StickyConfig(_Config):
 
     enabled: bool = True  # False: every turn stateless
     max_tools: int = Field(default=16, ge=1, le=128)
-    max_new_tools_per_turn: int = Field(default=-1, ge=-1, le=128)  # -1: min(2, max_tools)
+    max_new_tools_per_turn: int = Field(default=2, ge=0, le=128)  # default: min(2, max_tools)
     pin_called_tools: bool = True
     when_full: Literal["keep", "replace_stale"] = "keep"
     stale_after_turns: int = Field(default=3, ge=1, le=1000)
@@ -40,7 +40,7 @@ class StickyConfig(_Config):
 class Route(_Config):
     """One route with every default filled in."""
 
-    enabled: bool = True  # accepted for the plugin's sake; False disables stickiness and ranking: see docs
+    enabled: bool = True  # accepted for the plugin's sake; False: every turn stateless, nothing ranked
     mode: Literal["add", "filter"] = "add"
     profile: Literal["agentic"] | None = None
     strategy: Strategy = "hybrid"
@@ -71,6 +71,8 @@ class Route(_Config):
     @model_validator(mode="after")
     def _consistent(self) -> Route:
         s = self.sticky
+        if s.max_new_tools_per_turn < 0:
+            raise ValueError("sticky.max_new_tools_per_turn must be 0 or more")
         if s.max_new_tools_per_turn > s.max_tools:
             raise ValueError("sticky.max_new_tools_per_turn must not exceed sticky.max_tools")
         if self.seed_tools > s.max_tools:
@@ -133,6 +135,8 @@ def parse_route(name: str, given: object) -> tuple[Route | None, list[str], list
     given = dict(given)
     if given.pop("tools_db_path", None) is not None:
         warnings.append(f"route {name}: tools_db_path is ignored; the catalog is in the database")
+    if given.get("enabled") is False:
+        warnings.append(f"route {name}: enabled: false has no effect; leave the route out to switch it off")
     try:
         return Route.model_validate(given), [], warnings
     except ValidationError as error:
