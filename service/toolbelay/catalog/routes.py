@@ -71,8 +71,6 @@ class Route(_Config):
     @model_validator(mode="after")
     def _consistent(self) -> Route:
         s = self.sticky
-        if s.max_new_tools_per_turn < 0:
-            raise ValueError("sticky.max_new_tools_per_turn must be 0 or more")
         if s.max_new_tools_per_turn > s.max_tools:
             raise ValueError("sticky.max_new_tools_per_turn must not exceed sticky.max_tools")
         if self.seed_tools > s.max_tools:
@@ -135,8 +133,6 @@ def parse_route(name: str, given: object) -> tuple[Route | None, list[str], list
     given = dict(given)
     if given.pop("tools_db_path", None) is not None:
         warnings.append(f"route {name}: tools_db_path is ignored; the catalog is in the database")
-    if given.get("enabled") is False:
-        warnings.append(f"route {name}: enabled: false has no effect; leave the route out to switch it off")
     try:
         return Route.model_validate(given), [], warnings
     except ValidationError as error:
