@@ -77,6 +77,13 @@ def test_unknown_and_ineligible_calls_are_counted_and_never_stored_row_26(world:
     assert (place.client.stored(), place.client.pins()) == ("cba", "cb")
 
 
+def test_names_run_together_cost_one_call_not_the_turn_row_26(world: MakeWorld) -> None:
+    alice = world(seed_tools=1).client
+    answer = alice.turn(ranked="a", called=["search" * 100, "b"])
+    assert (letters_of(answer), answer.receipt.called_ignored) == ("ba", 1)
+    assert alice.verdicts("s", ["search" * 100, "b"]) == ["NOT_ADVERTISED", "ALLOWED"]
+
+
 def test_whole_history_and_new_calls_give_the_same_state(world: MakeWorld) -> None:
     alice = world(max_tools=5, seed_tools=5).client
     history = ""
