@@ -84,6 +84,7 @@ async def rank_turn(
             stored=tuple(stored),
             deadline=deadline,
             options=route.ranking,
+            sticky=bool(request.session_id) and route.sticky.enabled,
         )
     )
     if not ranking.strategy:

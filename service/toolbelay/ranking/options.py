@@ -28,7 +28,7 @@ class RankingOptions(BaseModel):
     # Fusion (strategy hybrid): relevance = keyword share + vector_weight x cosine.
     vector_weight: Weight = 0.3
     # Priors of a session's turns; 0 switches one off. A stateless selection never uses them.
-    toolset_weight: Weight = 1.0  # toolsets that gather many hits
+    toolset_weight: Weight = 0.6  # toolsets that gather many hits
     called_weight: Weight = 0.6  # toolsets of the tools called so far
     supply_weight: Weight = 2.0  # tools whose name says what a hit of their toolset takes as a parameter
     # Admission: `each` offers the best tools one by one; `toolsets` brings whole toolsets and then keeps still.
