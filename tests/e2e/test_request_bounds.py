@@ -32,6 +32,7 @@ TOO_MUCH: list[tuple[str, dict[str, Any], str]] = [
     ("session_id-wide", {"session_id": "é" * 65}, "session_id"),
     ("session_id-nul", {"session_id": "a\0b"}, "session_id"),
     ("session_id-newline", {"session_id": "a\nb"}, "session_id"),
+    ("session_id-bidi", {"session_id": "a\u202eb"}, "session_id"),
     ("turn_id", {"turn_id": "t" * 129}, "turn_id"),
     ("turn_id-control", {"turn_id": "\x1b"}, "turn_id"),
     ("route", {"route": "r" * 129}, "route"),

@@ -105,6 +105,9 @@ def test_definitions_can_be_left_out(world: MakeWorld) -> None:
     known = alice.turn(offered=[chat("own")], known_fingerprints=[full.tools[1].fingerprint, "0" * 64])
     assert [bool(t.definition) for t in known.tools] == [True, False, True]
     assert all(len(t.fingerprint) == 64 for t in full.tools)
+    web = b'{"type":"web_search"}'
+    nameless = alice.turn("", offered=[web], known_fingerprints=[""])
+    assert (nameless.tools[0].fingerprint, nameless.tools[0].definition) == ("", web)
 
 
 def test_a_target_without_tools_touches_no_session(world: MakeWorld) -> None:

@@ -21,7 +21,8 @@ MAX_CALLER_TOOLS: Final = 512
 MAX_FINGERPRINTS: Final = 1024
 MAX_PRINCIPAL_PARTS: Final = 256  # roles + scopes
 
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# Control characters, line separators, and what turns the direction of text.
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def text(field: str, value: str, limit: int) -> str:
@@ -39,7 +40,7 @@ def printable(field: str, value: str, limit: int = MAX_ID) -> str:
         if "\0" in value:
             raise invalid(field, "must not hold NUL")
         if _UNPRINTABLE.search(value):
-            raise invalid(field, "must be printable text, without control characters")
+            raise invalid(field, "must be printable text, without control or bidi characters")
     return value
 
 

@@ -129,7 +129,7 @@ def select_response(
     answer: SelectAnswer, encoder: ItemEncoder, *, omit_definitions: bool, known_fingerprints: Sequence[str]
 ) -> bytes:
     """The encoded SelectToolsResponse, without the definitions that the caller does not want."""
-    known = frozenset(known_fingerprints)
+    known = frozenset(known_fingerprints) - {""}  # an item without a fingerprint is known by none
     parts = [encoder.encode(item, omit=omit_definitions or item.fingerprint in known) for item in answer.items]
     parts.append(_rest(answer).SerializeToString())
     return b"".join(parts)
