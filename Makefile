@@ -21,10 +21,12 @@ MAX_LINES   := 400
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --no-header
+# The extra litellm stays out: its hook runs in the LiteLLM proxy's environment, and brings 700 MB.
+EXTRAS := --extra mcp --extra compression
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test e2e check lint types modules proto lock bench bench-smoke bench-quality soak clean
+.PHONY: help venv demo test e2e e2e-litellm check lint types modules proto lock bench bench-smoke bench-quality soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +41,9 @@ test: $(DEV) ## run all tests, on real servers that the tests start themselves
 
 e2e: $(DEV) ## run only the tests that drive the built service from outside
 	$(PYTHON) -m pytest -m e2e $(PYTEST_ARGS)
+
+e2e-litellm: $(DEV) ## run the hook inside the real LiteLLM proxy (installs it: 750 MB, minutes)
+	E2E_LITELLM=1 $(PYTHON) -m pytest -m e2e tests/e2e/test_litellm_proxy.py $(PYTEST_ARGS)
 
 check: lint types modules ## lint, formatting, types, API lint, module lengths
 
@@ -59,9 +64,9 @@ proto: $(DEV) ## regenerate service/toolbelay/v1 from proto/
 		$(PROTO_FILES)
 
 lock: $(DEV) ## pin again after a change of pyproject.toml or requirements-*.in (LOCK_ARGS=--upgrade for newer ones)
-	$(LOCK) $(LOCK_ARGS) pyproject.toml --all-extras -o requirements.txt
+	$(LOCK) $(LOCK_ARGS) pyproject.toml $(EXTRAS) -o requirements.txt
 	$(LOCK) $(LOCK_ARGS) requirements-build.in -c requirements.txt -o requirements-build.txt
-	$(LOCK) $(LOCK_ARGS) pyproject.toml requirements-dev.in --all-extras -c requirements.txt -o requirements-dev.txt
+	$(LOCK) $(LOCK_ARGS) pyproject.toml requirements-dev.in $(EXTRAS) -c requirements.txt -o requirements-dev.txt
 
 bench: $(DEV) ## measure latency and throughput
 	$(PYTHON) -m bench.load $(BENCH_ARGS)
