@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +12,7 @@ from toolbelay.catalog.model import Tool
 from toolbelay.ranking.documents import Document, document
 from toolbelay.ranking.lexical import LexicalIndex, lexical_index
 from toolbelay.ranking.supply import Supply, supply
+from toolbelay.ranking.synonyms import Phrase
 from toolbelay.ranking.toolset_words import own_text, shared_words
 
 Rows = npt.NDArray[np.intp]
@@ -31,6 +32,7 @@ class Corpus:
     members: tuple[Rows, ...]  # toolset number → its rows, ascending
     lexical: LexicalIndex
     shared: Mapping[str, frozenset[str]]  # toolset → words that its descriptions share
+    by_name: Mapping[str, tuple[tuple[int, Phrase], ...]]  # first word of a toolset's name → toolset, its words
     own_texts: tuple[str, ...]  # for embedding: without those words
     supplies: dict[int, Supply | None] = field(default_factory=dict)  # filled as toolsets are asked for
 
@@ -63,8 +65,18 @@ def build_corpus(tools: Mapping[str, Tool], held: Corpus | None) -> Corpus:
         members=members,
         lexical=lexical_index(documents, shared),
         shared=shared,
+        by_name=_by_name(documents, members),
         own_texts=tuple(_own_text(d, shared, held) for d in documents),
     )
+
+
+def _by_name(documents: Sequence[Document], members: Sequence[Rows]) -> dict[str, tuple[tuple[int, Phrase], ...]]:
+    found: dict[str, list[tuple[int, Phrase]]] = {}
+    for toolset, rows in enumerate(members):
+        name = documents[rows[0]].toolset_words
+        if name:
+            found.setdefault(name[0], []).append((toolset, name))
+    return {word: tuple(names) for word, names in found.items()}
 
 
 def _own_text(document: Document, shared: Mapping[str, frozenset[str]], held: Corpus | None) -> str:

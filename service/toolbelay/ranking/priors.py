@@ -14,7 +14,7 @@ Only eligible tools are ever given to this module: a tool that the caller may no
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,7 +51,7 @@ class Hits:
         return float(self.relevance[self.rows[0]]) if len(self.rows) else 0.0
 
 
-def evidence(corpus: Corpus, hits: Hits, said: Container[str] = ()) -> dict[int, float]:
+def evidence(corpus: Corpus, hits: Hits, said: frozenset[str]) -> dict[int, float]:
     """Toolset number → its evidence. `said`: the words of the text; a toolset whose name is said gets more."""
     toolsets = corpus.toolset_of[hits.rows]
     order = np.argsort(toolsets, kind="stable")  # by toolset, best first within
@@ -65,9 +65,10 @@ def evidence(corpus: Corpus, hits: Hits, said: Container[str] = ()) -> dict[int,
         size = len(corpus.members[toolset])
         if size > ORDINARY_SIZE:
             gathered[toolset] /= 1 + OVERSIZE * math.log2(size / ORDINARY_SIZE)
-        name = corpus.documents[corpus.members[toolset][0]].toolset_words
-        if name and all(word in said for word in name):
-            gathered[toolset] *= NAMED
+    for word in said:
+        for toolset, name in corpus.by_name.get(word, ()):
+            if toolset in gathered and said.issuperset(name):
+                gathered[toolset] *= NAMED
     return gathered
 
 
