@@ -165,6 +165,16 @@ def test_turns_at_once_lose_no_pin_and_break_no_bound(world: MakeWorld) -> None:
     assert set(called) <= set(letters_of(alice.turn()))
 
 
+def test_more_calls_at_once_than_places_keep_the_bound(world: MakeWorld) -> None:
+    alice = world(max_tools=4, seed_tools=4).client
+    alice.turn(ranked="abcd")
+    answers = at_once(*[partial(alice.turn, ranked="efgh", called=x) for x in "mnopqrst"])
+    assert all(len(a.tools) <= 4 for a in answers)
+    assert len(alice.stored()) == 4
+    assert set(alice.pins()) <= set("mnopqrst")
+    assert len(alice.pins()) == 4
+
+
 def test_first_turns_at_once_lose_no_pin(world: MakeWorld) -> None:
     alice = world(max_tools=12, seed_tools=2).client
     at_once(*[partial(alice.turn, ranked="ab", called=x) for x in "mnop"])

@@ -36,14 +36,14 @@ def replicas(turn_service: Service, tmp_path_factory: pytest.TempPathFactory) ->
 def test_replicas_answer_one_session_with_equal_bytes(world: MakeWorld, replicas: list[Service]) -> None:
     place = world(seed_tools=5, core_tools=["crm/y", "crm/x"], max_tools=10)
     players = [place.client, *[Player(replica, "alice", place.tenant) for replica in replicas]]
-    first = players[0].turn(ranked={x: 1.0 for x in "fedcba"}, called="qp")
+    first = players[0].turn(ranked=dict.fromkeys("fedcba", 1.0), called="qp")
     assert letters_of(first) == "yxqpabcde"
     for player in players:
-        again = player.turn(ranked={x: 1.0 for x in "abcdef"}, called="qp")
+        again = player.turn(ranked=dict.fromkeys("abcdef", 1.0), called="qp")
         assert outcome(again) == ("UPDATED" if player is players[0] else "REUSED")
         assert again.stable_prefix >= len(first.tools)
         assert [t.definition for t in again.tools][:9] == [t.definition for t in first.tools]
-    fresh = [player.turn(f"s{n}", ranked={x: 1.0 for x in "fedcba"}, called="qp") for n, player in enumerate(players)]
+    fresh = [player.turn(f"s{n}", ranked=dict.fromkeys("fedcba", 1.0), called="qp") for n, player in enumerate(players)]
     assert len({a.receipt.surface_digest for a in fresh}) == 1
     assert fresh[0].receipt.surface_digest == first.receipt.surface_digest
 
@@ -51,7 +51,7 @@ def test_replicas_answer_one_session_with_equal_bytes(world: MakeWorld, replicas
 def test_rewritten_rows_move_nothing(world: MakeWorld, replicas: list[Service]) -> None:
     place = world(letters="abcdef", seed_tools=6, mode="filter")
     offered = [chat(x) for x in "abcdef"]
-    first = place.client.turn(ranked={x: 1.0 for x in "abcdef"}, offered=offered)
+    first = place.client.turn(ranked=dict.fromkeys("abcdef", 1.0), offered=offered)
     place.put(*[letter(x, tags=["rewritten"]) for x in "fbeadc"])
     for replica in replicas:
         player = Player(replica, "alice", place.tenant)
