@@ -38,7 +38,7 @@ async def serve(port: int, body: bytes, url: str) -> None:
 
     async def script(_raw: bytes, _context: Any) -> bytes:
         assert store is not None
-        await store.evalsha(sha, 2, "bench:state", "bench:generation", "3600000")  # type: ignore[misc]
+        await store.evalsha(sha, 2, "bench:state", "bench:generation", "3600000")
         return body
 
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])

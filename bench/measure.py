@@ -15,6 +15,7 @@ from bench.cases import Case
 from bench.generator import Load, Record, write_records
 from bench.limits import METHOD
 from bench.stage import Stage, select
+from toolbelay.v1 import selection_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,7 @@ class Desk:
             return
         record = next(case.records())
         answer = select(self._stage.service.port, record)
-        outcome = type(answer.receipt).DESCRIPTOR.fields_by_name["outcome"].enum_type
-        found = outcome.values_by_number[answer.receipt.outcome].name.removeprefix("OUTCOME_")
+        found = pb.Outcome.Name(answer.receipt.outcome).removeprefix("OUTCOME_")
         seen = (found, answer.receipt.added, len(answer.tools))
         assert seen == (case.outcome, case.added, case.tools), f"{case.name}: answered {seen}"
 
@@ -150,9 +150,7 @@ class Desk:
         """The records that can be sent once, split among the repeats. The first one was used up by the check."""
         records = list(case.records())[1:]
         size = len(records) // self._shape.repeats
-        return [
-            self._file(f"part-{n}", iter(records[n * size : (n + 1) * size])) for n in range(self._shape.repeats)
-        ]
+        return [self._file(f"part-{n}", iter(records[n * size : (n + 1) * size])) for n in range(self._shape.repeats)]
 
     def _file(self, name: str, records: Iterator[Record]) -> Path:
         return write_records(self._stage.folder / f"{name}.bin", records)

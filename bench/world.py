@@ -6,15 +6,105 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-VERBS = "create update delete list search fetch send archive approve cancel export import assign merge close".split()
-OBJECTS = (
-    "invoice customer ticket repository branch message calendar event contract shipment order payment refund report"
-    " dashboard metric alert incident deployment cluster volume snapshot backup user group role permission document page"
-    " comment attachment folder lead campaign audience survey candidate interview payslip vacation expense budget asset"
-).split()
-QUALIFIERS = "draft open overdue shared internal external recurring regional archived pending public private".split()
-PLACES = "crm billing helpdesk git chat hr warehouse cloud wiki marketing finance monitoring".split()
-NEEDS = "the id of|the name of|the owner of|a filter over|the due date of|free text about|the priority of".split("|")
+VERBS = [
+    "create",
+    "update",
+    "delete",
+    "list",
+    "search",
+    "fetch",
+    "send",
+    "archive",
+    "approve",
+    "cancel",
+    "export",
+    "import",
+    "assign",
+    "merge",
+    "close",
+]
+OBJECTS = [
+    "invoice",
+    "customer",
+    "ticket",
+    "repository",
+    "branch",
+    "message",
+    "calendar",
+    "event",
+    "contract",
+    "shipment",
+    "order",
+    "payment",
+    "refund",
+    "report",
+    "dashboard",
+    "metric",
+    "alert",
+    "incident",
+    "deployment",
+    "cluster",
+    "volume",
+    "snapshot",
+    "backup",
+    "user",
+    "group",
+    "role",
+    "permission",
+    "document",
+    "page",
+    "comment",
+    "attachment",
+    "folder",
+    "lead",
+    "campaign",
+    "audience",
+    "survey",
+    "candidate",
+    "interview",
+    "payslip",
+    "vacation",
+    "expense",
+    "budget",
+    "asset",
+]
+QUALIFIERS = [
+    "draft",
+    "open",
+    "overdue",
+    "shared",
+    "internal",
+    "external",
+    "recurring",
+    "regional",
+    "archived",
+    "pending",
+    "public",
+    "private",
+]
+PLACES = [
+    "crm",
+    "billing",
+    "helpdesk",
+    "git",
+    "chat",
+    "hr",
+    "warehouse",
+    "cloud",
+    "wiki",
+    "marketing",
+    "finance",
+    "monitoring",
+]
+NEEDS = [
+    "the id of",
+    "the name of",
+    "the owner of",
+    "a filter over",
+    "the due date of",
+    "free text about",
+    "the priority of",
+]
 TAGS = ("finance", "support", "engineering", "people", "operations")
 TOOLS_IN_SET = 40
 ROLE_SETS = (("staff", "sales"), ("staff", "support"), ("staff", "engineer", "oncall"), ("staff", "hr"))
