@@ -8,8 +8,7 @@ https://protobuf.dev/programming-guides/encoding/ describes. A test holds both e
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from toolbelay.application.turn import SelectedItem
@@ -19,7 +18,6 @@ MAX_BYTES: Final = 32 * 1024 * 1024  # of remembered parts, all tenants together
 
 ORIGINS: Final[Mapping[str, Any]] = {n.removeprefix("ORIGIN_"): v for n, v in pb.Origin.items()}
 
-_TOOLS_TAG: Final = b"\x0a"  # field 1 of SelectToolsResponse, length-delimited
 _ORIGIN_TAG: Final = b"\x28"  # field 5 of SelectedTool, varint
 _PINNED: Final = b"\x30\x01"  # field 6, true
 _SCORE: Final = struct.Struct("<cd")  # field 7, 64 bits
@@ -30,18 +28,18 @@ _TAILS: Final = {
     for pinned in (False, True)
 }
 
-_Key = tuple[str, str, str, bytes]
+_Key = tuple[bytes, str, str, str]
 
 
 class ItemEncoder:
-    """Encodes items; remembers the parts that turns share, least recently used goes.
+    """Encodes items; remembers the parts that turns share, the oldest goes.
 
-    `hits`, `misses` count look-ups; `len()` is the number of parts held.
+    `hits`, `misses` count look-ups; `len()` is the number of parts held. A part depends on nothing but its key.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._heads: OrderedDict[_Key, bytes] = OrderedDict()
+        self._heads: dict[_Key, bytes] = {}
         self._bytes = 0
         self.hits = 0
         self.misses = 0
@@ -49,37 +47,47 @@ class ItemEncoder:
     def __len__(self) -> int:
         return len(self._heads)
 
-    def encode(self, item: SelectedItem, *, omit: bool) -> bytes:
-        """One element of SelectToolsResponse.tools: tag, length, message. `omit`: without the definition."""
-        head = self._head((item.tool_id, item.name, item.fingerprint, b"" if omit else item.definition))
-        tail = _TAILS[item.origin, item.pinned]
-        if item.score:
-            tail += _SCORE.pack(_SCORE_TAG, item.score)
-        return b"".join((_TOOLS_TAG, _varint(len(head) + len(tail)), head, tail))
+    def encode(self, items: Iterable[SelectedItem], omit: Callable[[SelectedItem], bool] | None = None) -> list[bytes]:
+        """The elements of SelectToolsResponse.tools, in pieces. `omit`: which items go without their definition."""
+        pieces: list[bytes] = []
+        heads, misses, count = self._heads, self.misses, 0
+        for item in items:
+            definition = b"" if omit is not None and omit(item) else item.definition
+            key = (definition, item.tool_id, item.name, item.fingerprint)
+            head = heads.get(key) or self._remember(key)
+            tail = _TAILS[item.origin, item.pinned]
+            if item.score:
+                tail += _SCORE.pack(_SCORE_TAG, item.score)
+            size = len(head) + len(tail)
+            pieces += (_PREFIXES[size] if size < len(_PREFIXES) else _prefix(size), head, tail)
+            count += 1
+        self.hits += count - (self.misses - misses)
+        return pieces
 
-    def _head(self, key: _Key) -> bytes:
-        head = self._heads.get(key)
-        if head is not None:
-            self.hits += 1
-            self._heads.move_to_end(key)
-            return head
+    def _remember(self, key: _Key) -> bytes:
         self.misses += 1
-        tool_id, name, fingerprint, definition = key
+        definition, tool_id, name, fingerprint = key
         head = pb.SelectedTool(
             tool_id=tool_id, name=name, fingerprint=fingerprint, definition=definition
         ).SerializeToString()
+        if not head:
+            return head
         self._heads[key] = head
         self._bytes += len(head)
         while self._bytes > self._max_bytes:
-            _, dropped = self._heads.popitem(last=False)
-            self._bytes -= len(dropped)
+            # In the order of their coming, which costs look-ups nothing: what is still in use comes again.
+            self._bytes -= len(self._heads.pop(next(iter(self._heads))))
         return head
 
 
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
+def _prefix(size: int) -> bytes:
+    """Tag and length of an element: field 1 of SelectToolsResponse, length-delimited."""
+    out = bytearray(b"\x0a")
+    while size > 0x7F:
+        out.append(size & 0x7F | 0x80)
+        size >>= 7
+    out.append(size)
     return bytes(out)
+
+
+_PREFIXES: Final = [_prefix(size) for size in range(4096)]

@@ -8,10 +8,10 @@ from toolbelay.api.context import CallContext
 from toolbelay.api.convert import (
     DENIALS,
     VERDICTS,
+    ResponseWriter,
     authorize_request,
     required_session,
     select_request,
-    select_response,
 )
 from toolbelay.api.encode import ItemEncoder
 from toolbelay.application.authorize import AuthorizeToolCalls
@@ -29,15 +29,13 @@ class SelectionServicer:
         self._authorize = authorize
         self._sessions = sessions
         self.encoder = ItemEncoder()
+        self._writer = ResponseWriter(self.encoder)
 
     async def SelectTools(self, message: pb.SelectToolsRequest, call: CallContext) -> bytes:
         request = select_request(message)
         answer = await self._select(call.principal, request, deadline=call.deadline)
-        return select_response(
-            answer,
-            self.encoder,
-            omit_definitions=message.omit_definitions,
-            known_fingerprints=message.known_fingerprints,
+        return self._writer.write(
+            answer, omit_definitions=message.omit_definitions, known_fingerprints=message.known_fingerprints
         )
 
     async def AuthorizeToolCalls(
