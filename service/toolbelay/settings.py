@@ -29,6 +29,13 @@ CLIENT_VARIABLES: Final[Mapping[str, str]] = {
     "TOOLBELAY_SERVER_NAME": "Name in the service's certificate, where it is not the address.",
     "TOOLBELAY_CLIENT_CERT": "PEM file of the client's certificate, for mutual TLS.",
     "TOOLBELAY_CLIENT_KEY": "PEM file of its private key.",
+    "TOOLBELAY_HOOK_TENANT": "LiteLLM hook: tenant of the minted tokens; empty = the service's default tenant.",
+    "TOOLBELAY_HOOK_ROUTE": "LiteLLM hook: route of every request; empty = the tenant's default route.",
+    "TOOLBELAY_HOOK_TIMEOUT": "LiteLLM hook: seconds of one selection, 0.01 to 60; default 1.0.",
+    "TOOLBELAY_HOOK_ON_ERROR": "LiteLLM hook: on an outage `raise` (default, 503), `no_tools` or `caller_tools`.",
+    "TOOLBELAY_HOOK_OTHER_CALLS": "LiteLLM hook: requests with tools on other endpoints: `refuse` (default) or `pass`.",
+    "TOOLBELAY_HOOK_SIGNING_KEY": "LiteLLM hook: PEM file of an Ed25519 key, instead of the HS256 secret.",
+    "TOOLBELAY_HOOK_SIGNING_KEY_ID": "LiteLLM hook: the key's `kid` in the service's JWKS.",
 }
 
 Strings = Annotated[tuple[str, ...], NoDecode]
