@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Final
 
 import grpc
@@ -21,6 +22,7 @@ from toolbelay.v1 import selection_pb2 as pb
 pytestmark = pytest.mark.faults
 
 A, B, C = TOOLS[:3]
+Fault = Callable[[FaultWorld], Callable[[], object]]  # breaks something, and gives back how to mend it
 SECONDS = 0.8  # deadline of a client's call; a call that misses it fails with DEADLINE_EXCEEDED
 SHORT = 0.3
 ROUTE_SECONDS = 1.0  # the default of a route's deadline_ms
@@ -48,51 +50,51 @@ def turn(world: FaultWorld, session: str = "kept", timeout: float | None = SECON
     return world.client().select(session, candidates=[A, B, C], timeout=timeout)
 
 
-# Redis: each breaks it and gives back how to mend it.
+# Redis away, SQL up: ordinary and stateless.
 
 
-def killed(world: FaultWorld) -> Callable[[], None]:
+def killed(world: FaultWorld) -> Callable[[], object]:
     world.redis.kill()
-    return lambda: None if world.redis.start() else None
+    return world.redis.start
 
 
-def hung(world: FaultWorld) -> Callable[[], None]:
+def hung(world: FaultWorld) -> Callable[[], object]:
     world.redis.suspend()
     return world.redis.resume
 
 
-def slow(world: FaultWorld) -> Callable[[], None]:
+def slow(world: FaultWorld) -> Callable[[], object]:
     world.wire.delay(1.0)
     return world.wire.forward
 
 
-def black_holed(world: FaultWorld) -> Callable[[], None]:
+def black_holed(world: FaultWorld) -> Callable[[], object]:
     world.wire.black_hole()
     return world.wire.forward
 
 
-def refused(world: FaultWorld) -> Callable[[], None]:
+def refused(world: FaultWorld) -> Callable[[], object]:
     world.wire.refuse()
     return world.wire.forward
 
 
-def cut(world: FaultWorld) -> Callable[[], None]:
+def cut(world: FaultWorld) -> Callable[[], object]:
     world.wire.cut_replies_after(7)
     return world.wire.forward
 
 
-def full(world: FaultWorld) -> Callable[[], None]:
+def full(world: FaultWorld) -> Callable[[], object]:
     world.redis.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
     world.redis.command("CONFIG", "SET", "maxmemory", "1")
-    return lambda: None if world.redis.command("CONFIG", "SET", "maxmemory", "0") else None
+    return partial(world.redis.command, "CONFIG", "SET", "maxmemory", "0")
 
 
-def read_only(world: FaultWorld) -> Callable[[], None]:
+def read_only(world: FaultWorld) -> Callable[[], object]:
     world.redis.command("REPLICAOF", "127.0.0.1", "1")
-    return lambda: None if world.redis.command("REPLICAOF", "NO", "ONE") else None
+    return partial(world.redis.command, "REPLICAOF", "NO", "ONE")
 
 
-def loading(world: FaultWorld) -> Callable[[], None]:
+def loading(world: FaultWorld) -> Callable[[], object]:
     with world.redis.client() as client:
         client.mset({f"filler:{index}": "x" for index in range(400)})
         for index in range(400):
@@ -117,9 +119,7 @@ TOTAL = [killed, hung, slow, black_holed, refused]  # after a while the breaker 
 
 
 @pytest.mark.parametrize("fault", REDIS_FAULTS)
-def test_without_redis_selection_is_ordinary_and_stateless(
-    world: FaultWorld, fault: Callable[[FaultWorld], Callable[[], None]]
-) -> None:
+def test_without_redis_selection_is_ordinary_and_stateless(world: FaultWorld, fault: Fault) -> None:
     generation = turn(world).receipt.generation
     mend = fault(world)
     try:
@@ -142,9 +142,7 @@ def test_without_redis_selection_is_ordinary_and_stateless(
 
 
 @pytest.mark.parametrize("fault", [hung, slow, black_holed])
-def test_short_deadlines_are_kept_without_redis(
-    world: FaultWorld, fault: Callable[[FaultWorld], Callable[[], None]]
-) -> None:
+def test_short_deadlines_are_kept_without_redis(world: FaultWorld, fault: Fault) -> None:
     mend = fault(world)
     answers = [told(turn(world, timeout=SHORT)) for _ in range(10)]
     mend()
@@ -152,9 +150,7 @@ def test_short_deadlines_are_kept_without_redis(
 
 
 @pytest.mark.parametrize("fault", TOTAL)
-def test_a_dead_redis_does_not_cost_each_call_a_timeout(
-    world: FaultWorld, fault: Callable[[FaultWorld], Callable[[], None]]
-) -> None:
+def test_a_dead_redis_does_not_cost_each_call_a_timeout(world: FaultWorld, fault: Fault) -> None:
     mend = fault(world)
     try:
         for _ in range(10):
@@ -230,27 +226,27 @@ def test_script_flush_in_traffic_loses_nothing(world: FaultWorld) -> None:
 # SQL away, Redis up: normal.
 
 
-def sql_killed(world: FaultWorld) -> Callable[[], None]:
+def sql_killed(world: FaultWorld) -> Callable[[], object]:
     world.postgres.kill()
-    return lambda: None if world.postgres.start() else None
+    return world.postgres.start
 
 
-def sql_hung(world: FaultWorld) -> Callable[[], None]:
+def sql_hung(world: FaultWorld) -> Callable[[], object]:
     world.postgres.suspend()
     return world.postgres.resume
 
 
-def sql_black_holed(world: FaultWorld) -> Callable[[], None]:
+def sql_black_holed(world: FaultWorld) -> Callable[[], object]:
     world.sql.black_hole()
     return world.sql.forward
 
 
-def sql_refused(world: FaultWorld) -> Callable[[], None]:
+def sql_refused(world: FaultWorld) -> Callable[[], object]:
     world.sql.refuse()
     return world.sql.forward
 
 
-def sql_full(world: FaultWorld) -> Callable[[], None]:
+def sql_full(world: FaultWorld) -> Callable[[], object]:
     """Every connection is taken, and the service's own were ended."""
     stack = ExitStack()
     address = world.postgres.database_url(world.database)
@@ -272,7 +268,7 @@ def _end_sessions(world: FaultWorld) -> None:
 
 
 @pytest.mark.parametrize("fault", SQL_FAULTS)
-def test_without_sql_calls_go_on(world: FaultWorld, fault: Callable[[FaultWorld], Callable[[], None]]) -> None:
+def test_without_sql_calls_go_on(world: FaultWorld, fault: Fault) -> None:
     mend = fault(world)
     try:
         for _ in range(10):
@@ -298,8 +294,8 @@ def _unverified(world: FaultWorld) -> bool:
 @pytest.mark.parametrize("state_fault", [refused, black_holed])
 def test_without_both_calls_are_closed_in_time(
     world: FaultWorld,
-    fault: Callable[[FaultWorld], Callable[[], None]],
-    state_fault: Callable[[FaultWorld], Callable[[], None]],
+    fault: Fault,
+    state_fault: Fault,
 ) -> None:
     with both(world, fault, state_fault):
         for timeout in (SECONDS, SECONDS, SHORT, SHORT):
@@ -322,8 +318,8 @@ def _reason_in_time(world: FaultWorld, timeout: float) -> str:
 @contextmanager
 def both(
     world: FaultWorld,
-    first: Callable[[FaultWorld], Callable[[], None]],
-    second: Callable[[FaultWorld], Callable[[], None]],
+    first: Fault,
+    second: Fault,
 ) -> Iterator[None]:
     with ExitStack() as stack:
         stack.callback(first(world))
