@@ -54,6 +54,7 @@ class Gate:
         self._max_concurrent = max_concurrent
         self.in_flight = 0
         self.ready = False
+        self._stopping: asyncio.Event | None = None
 
     def handlers(self, servicers: Mapping[str, object]) -> list[grpc.GenericRpcHandler[Any, Any]]:
         """Handlers of every method of the table; `servicers` maps a service's full name to its servicer.
@@ -69,6 +70,19 @@ class Gate:
                 raise LookupError(f"no servicer for {method.service}/{method.name}")
             by_service.setdefault(method.service, {})[method.name] = self._handler(method, function)
         return [grpc.method_handlers_generic_handler(name, table) for name, table in by_service.items()]
+
+    def park(self) -> None:
+        """Hold every call that comes from now on, until `release`.
+
+        gRPC cancels what reaches it in the moment of its shutdown. A client that waits for an answer sends
+        nothing meanwhile: while new calls are held, that moment is quiet.
+        """
+        self._stopping = asyncio.Event()
+
+    def release(self) -> None:
+        """Answer the held calls UNAVAILABLE, NOT_READY: a client may try them on another replica."""
+        if self._stopping is not None:
+            self._stopping.set()
 
     def _handler(self, method: Method, function: Callable[..., Any]) -> grpc.RpcMethodHandler[Any, Any]:
         parse = method.request.FromString
@@ -133,6 +147,9 @@ class Gate:
         return serve
 
     async def _admit(self, method: Method, context: _Context) -> CallContext:
+        if self._stopping is not None:
+            await self._stopping.wait()
+            raise ToolbelayError(ErrorReason.NOT_READY, "the service is stopping; retry on another replica")
         if not self.ready:
             raise ToolbelayError(ErrorReason.NOT_READY, "the service is not ready; retry with backoff")
         if self.in_flight > self._max_concurrent:

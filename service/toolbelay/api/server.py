@@ -26,6 +26,7 @@ MAX_METADATA_BYTES: Final = 64 * 1024
 LIVENESS: Final = "toolbelay.live"  # a health service name: SERVING while the process runs
 _READINESS: Final = ("", SELECTION_SERVICE, ADMIN_SERVICE)
 _REFUSE_AFTER: Final = 0.5  # seconds between NOT_SERVING and the end of the listener, for watching balancers
+_PARK_FOR: Final = 0.1  # seconds for which new calls are held before gRPC shuts down
 
 
 class ListenError(Exception):
@@ -114,7 +115,14 @@ class Server:
         await self._health.enter_graceful_shutdown()
         await asyncio.sleep(min(_REFUSE_AFTER, grace))
         self._health.end_watches()
-        await self._server.stop(grace)
+        if self._gate is not None:
+            self._gate.park()
+            await asyncio.sleep(min(_PARK_FOR, grace))
+        stopping = asyncio.ensure_future(self._server.stop(grace))
+        await asyncio.sleep(0)  # the shutdown begins
+        if self._gate is not None:
+            self._gate.release()
+        await stopping
 
     def _add_port(self, target: str) -> int:
         if not self._options.tls_cert:
