@@ -72,7 +72,9 @@ class Scene:
             tool = self.tool(tool_id)
             if tool is None:
                 return None
-            fact = self._facts[tool_id] = Fact(self._standing(tool), tool.fingerprint)
+            fact = Fact(self._standing(tool), tool.fingerprint)
+            if len(self._facts) < _MAX_FACTS:  # a turn may ask about a whole catalog
+                self._facts[tool_id] = fact
         return fact
 
     def eligible(self, tool_id: str) -> bool:
@@ -157,6 +159,6 @@ def _remembered(snapshot: TenantSnapshot[Any], target: Target, offer: Offer, vie
         facts = memories[key] = {}
         if len(memories) > _MAX_MEMORIES:
             memories.popitem(last=False)
-    elif len(facts) > _MAX_FACTS:
+    elif len(facts) >= _MAX_FACTS:
         facts = memories[key] = {}
     return facts
