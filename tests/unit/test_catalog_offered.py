@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from toolbelay.catalog.formats import WireFormat
-from toolbelay.catalog.memo import BytesMemo
 from toolbelay.catalog.offered import Offered, parse_offered
 from toolbelay.catalog.raw_json import parse
 from toolbelay.errors import ErrorReason, ToolbelayError
+from toolbelay.memo import BytesMemo
 from toolbelay.planner.fingerprint import fingerprint
 
 CHAT, RESPONSES = WireFormat.OPENAI_CHAT, WireFormat.OPENAI_RESPONSES

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from toolbelay.catalog.formats import BYTES_PER_TOKEN, WireFormat, render
-from toolbelay.catalog.memo import BytesMemo
 from toolbelay.catalog.model import Tool
+from toolbelay.memo import BytesMemo
 
 _MEMO_ENTRIES: Final = 65_536
 _MEMO_BYTES: Final = 64 * 1024 * 1024

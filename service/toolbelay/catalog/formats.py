@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import Enum, Flag, auto
 from typing import Final
 
-from toolbelay.catalog.memo import BytesMemo
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.raw_json import MAX_BYTES, JsonTextError, JsonValue, parse
+from toolbelay.memo import BytesMemo
 
 OPENAI_CAP: Final = 128  # tools of one request, the caller's own counted
 BYTES_PER_TOKEN: Final = 4  # estimate: providers' tokenizers differ and are not public for all

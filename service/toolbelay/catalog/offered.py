@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolbelay.catalog.formats import WireFormat
-from toolbelay.catalog.memo import BytesMemo
 from toolbelay.catalog.raw_json import MAX_BYTES, MAX_DEPTH, JsonTextError, JsonValue, parse
 from toolbelay.errors import ToolbelayError, invalid
+from toolbelay.memo import BytesMemo
 from toolbelay.planner.fingerprint import fingerprint
 
 MAX_OFFERED = 512

@@ -13,12 +13,13 @@ version, and a version is read one release before it is written.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 
+from toolbelay.memo import BytesMemo
 from toolbelay.planner.model import SessionState, StoredTool
 
 MAX_TAIL_BYTES = 51_200  # with 12 KiB of pending tools, keys and header under the hard bound of 64 KiB
@@ -51,18 +52,40 @@ class Envelope:
     state: SessionState  # pending tools folded in
 
 
-def decode(raw: bytes) -> Envelope:
-    """Read a value whose header a script has accepted. Raises DamagedEnvelopeError."""
+def decode(raw: bytes, read_tail: Callable[[bytes], SessionState] | None = None) -> Envelope:
+    """Read a value whose header a script has accepted. `read_tail`: a TailMemo. Raises DamagedEnvelopeError."""
     try:
         fields = _HEADER.unpack_from(raw)
         _, _, key_bytes, start, keys, _, revision, epoch, turn, created, seen, last_turn, _, pending, _ = fields
         pending_at = start + keys * key_bytes
-        state = _state(msgpack.unpackb(raw[pending_at + pending :], use_list=False))
+        state = (read_tail or _read_tail)(raw[pending_at + pending :])
         if pending:
             state = fold(state, _entries(raw[pending_at : pending_at + pending]))
     except (struct.error, ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
         raise DamagedEnvelopeError(type(error).__name__) from error
     return Envelope(revision, epoch, turn, created, seen, last_turn, state)
+
+
+class TailMemo:
+    """Reads tails, and remembers what the latest of them said: a session's tail stays as it is turn after turn.
+
+    A state depends on nothing but the tail's bytes, which are the key. A state takes about four times its tail.
+    """
+
+    def __init__(self, *, max_entries: int = 4_096, max_bytes: int = 8 * 1024 * 1024) -> None:
+        self.states: BytesMemo[SessionState] = BytesMemo(max_entries=max_entries, max_bytes=max_bytes)
+
+    def __call__(self, tail: bytes) -> SessionState:
+        """The state. Raises what `decode` takes for damage."""
+        state = self.states.get(tail)
+        if state is None:
+            state = _read_tail(tail)
+            self.states.put(tail, state)
+        return state
+
+
+def _read_tail(tail: bytes) -> SessionState:
+    return _state(msgpack.unpackb(tail, use_list=False))
 
 
 def encode_tail(state: SessionState) -> tuple[bytes, bool]:

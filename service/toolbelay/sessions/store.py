@@ -69,6 +69,8 @@ class RedisSessionStore:
         self._old_keys = KeyMaker(previous) if previous else None
         self._quota = b"%d" % sessions_per_principal
         self._observer = observer or Unobserved()
+        self._tails = envelope.TailMemo()
+        self.states = self._tails.states  # its cache, for metrics
 
     async def open(
         self,
@@ -227,7 +229,7 @@ class RedisSessionStore:
         damaged = token.startswith(b"D")
         if raw is not None:
             try:
-                found = envelope.decode(raw)
+                found = envelope.decode(raw, self._tails)
             except envelope.DamagedEnvelopeError:
                 damaged = True
             else:

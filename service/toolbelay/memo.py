@@ -9,13 +9,18 @@ Value = TypeVar("Value")
 
 
 class BytesMemo(Generic[Value]):
-    """Values by key. At most `max_entries`, whose keys together hold at most `max_bytes`."""
+    """Values by key. At most `max_entries`, whose keys together hold at most `max_bytes`.
+
+    `hits`, `misses` count look-ups, for metrics.
+    """
 
     def __init__(self, *, max_entries: int, max_bytes: int) -> None:
         self._entries: OrderedDict[bytes, Value] = OrderedDict()
         self._max_entries = max_entries
         self._max_bytes = max_bytes
         self._bytes = 0
+        self.hits = 0
+        self.misses = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -27,7 +32,10 @@ class BytesMemo(Generic[Value]):
 
     def get(self, key: bytes) -> Value | None:
         value = self._entries.get(key)
-        if value is not None:
+        if value is None:
+            self.misses += 1
+        else:
+            self.hits += 1
             self._entries.move_to_end(key)
         return value
 
