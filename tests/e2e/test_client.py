@@ -18,11 +18,12 @@ import grpc
 import httpx
 import pytest
 
+from tests.contract.test_server_shell import Certificates
 from tests.support.binaries import MissingBinaryError
 from tests.support.envoy import Upstream
 from tests.support.servers import RedisServer
 from tests.support.service import AUDIENCE, ISSUER, PERMIT_ALL, SECRET, Service, free_port, migrated, token, tool
-from toolbelay.client import AsyncToolbelayClient, TokenMinter, ToolbelayCallError, ToolbelayClient
+from toolbelay.client import AsyncToolbelayClient, Tls, TokenMinter, ToolbelayCallError, ToolbelayClient
 from toolbelay.v1 import selection_pb2 as pb
 
 pytestmark = pytest.mark.e2e
@@ -206,6 +207,32 @@ async def test_only_safe_calls_are_tried_again(turn_id: str, expected: int) -> N
             assert (failed is None) is bool(turn_id)
         finally:
             server.stop(0).wait()
+
+
+async def test_mutual_tls(tmp_path: Path) -> None:
+    made = Certificates(tmp_path)
+    key, certificate = made.make("server")
+    authority = made.authority()
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers((Flaky(0),))
+    asks = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
+    target = f"127.0.0.1:{server.add_secure_port('127.0.0.1:0', asks)}"
+    server.start()
+    known = Tls(authority, *made.make("gateway"))
+    try:
+        async with AsyncToolbelayClient(target, token="x", timeout=20, tls=known) as client:
+            await client.select_tools(pb.SelectToolsRequest())
+        with ToolbelayClient(target, token="x", timeout=20, tls=known) as blocking:
+            blocking.select_tools(pb.SelectToolsRequest())
+        for stranger in (Tls(authority), None):
+            with (
+                ToolbelayClient(target, token="x", timeout=2, tls=stranger) as refused,
+                pytest.raises(ToolbelayCallError) as caught,
+            ):
+                refused.select_tools(pb.SelectToolsRequest())
+            assert caught.value.is_outage
+    finally:
+        server.stop(0).wait()
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import pytest
 from tests.support.mcp_http_stub import McpHttpStub
 from toolbelay.cli.exits import OK, PARTIAL, REFUSED, UNAVAILABLE, USAGE
 from toolbelay.cli.main import run
+from toolbelay.imports import mcp_http, mcp_stdio
 
 pytestmark = pytest.mark.e2e
 
@@ -210,6 +211,27 @@ def test_over_http(importer: Importer, http: McpHttpStub, monkeypatch: pytest.Mo
     http.script = script("[]", error="no")
     assert importer.run("mcp", "--toolset", "s", "--url", http.url) == UNAVAILABLE
     assert importer.names() == ["a", "b", "ü"]
+
+
+def test_answers_over_the_bound_end(importer: Importer, http: McpHttpStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_stdio, "MAX_MESSAGE", 100_000)
+    monkeypatch.setattr(mcp_http, "MAX_MESSAGE", 100_000)
+    monkeypatch.setattr(mcp_http, "MAX_LISTED", 100_000)
+    large = script("[" + " " * 200_000 + "]")
+    assert importer.stdio(large, "--timeout", "5") == UNAVAILABLE
+    assert "more than 100000 bytes" in importer.err
+    http.script = large
+    assert importer.run("mcp", "--toolset", "s", "--url", http.url, "--timeout", "5") == UNAVAILABLE
+    assert "more than 100000 bytes" in importer.err
+
+
+def test_coded_answers_are_refused(importer: Importer) -> None:
+    stub = McpHttpStub(script(tools("a")), coding="gzip")
+    try:
+        assert importer.run("mcp", "--toolset", "s", "--url", stub.url, "--timeout", "5") == UNAVAILABLE
+        assert "asked not to" in importer.err
+    finally:
+        stub.close()
 
 
 def test_http_failures(importer: Importer) -> None:

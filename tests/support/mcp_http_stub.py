@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +14,7 @@ from tests.support.mcp_stub import answer
 class McpHttpStub:
     """Serves `script` (see `mcp_stub`); `seen` holds each request's headers."""
 
-    def __init__(self, script: dict[str, Any], *, events: bool = False, status: int = 200) -> None:
+    def __init__(self, script: dict[str, Any], *, events: bool = False, status: int = 200, coding: str = "") -> None:
         self.script = script
         self.seen: list[dict[str, str]] = []
         outer = self
@@ -41,7 +42,11 @@ class McpHttpStub:
                 """Stay quiet."""
 
             def _send(self, status: int, kind: str, body: bytes) -> None:
+                if coding:
+                    body = gzip.compress(body)
                 self.send_response(status)
+                if coding:
+                    self.send_header("content-encoding", coding)
                 self.send_header("content-type", kind)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()

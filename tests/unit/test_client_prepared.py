@@ -67,6 +67,7 @@ def test_the_call_says_what_the_request_says() -> None:
         (chat(tool_choice="x"), "tool_choice"),
         (chat(tools=[{"type": "function", "function": {"name": "x", "parameters": {"maximum": float("nan")}}}]), ""),
         (chat(messages=object()), ""),
+        (chat(functions=[{"name": "own"}]), "functions"),
     ],
 )
 def test_what_is_no_request(body: dict[str, Any], field: str) -> None:

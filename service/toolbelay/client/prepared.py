@@ -13,7 +13,7 @@ from toolbelay.application.turn import ChoiceMode, ToolChoice
 from toolbelay.catalog.formats import WireFormat
 from toolbelay.catalog.raw_json import JsonTextError
 from toolbelay.client.errors import ToolbelayCallError
-from toolbelay.errors import ToolbelayError
+from toolbelay.errors import ToolbelayError, invalid
 from toolbelay.ext_proc.body import read_body
 from toolbelay.ext_proc.rewrite import ChatRequest, read_turn, write_answer
 from toolbelay.v1 import selection_pb2 as pb
@@ -85,6 +85,8 @@ def ask(
         chat = read_turn(read_body(text), chosen)
     except (TypeError, ValueError, ToolbelayError) as error:
         raise _invalid(error) from None
+    if chosen is WireFormat.OPENAI_CHAT and body.get("functions"):
+        raise _invalid(invalid("functions", "the form before `tools`; nothing could be selected there, so use `tools`"))
     if chat is None:
         raise ToolbelayCallError(grpc.StatusCode.INVALID_ARGUMENT, f"the body is no {chosen.value} request")
     turn = chat.turn
