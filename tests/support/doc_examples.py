@@ -6,6 +6,7 @@ How a page marks them:
   what they print, both streams. A line `…` stands for any lines, `…` inside a line for any text, and figures that
   differ from run to run (times, scores) compare equal. Exported variables stay for the rest of the page.
 - a `python` block is run; a `text` block behind it is what it prints. Names stay for the rest of the page.
+- a block behind a line `<!-- file: PATH -->` is written to that path.
 - other blocks (`sh`, `yaml`, `cedar`, …) are read by people only.
 
 All of it happens in one fresh folder with `examples/` and `.venv/` beside it, as in a checkout, against one
@@ -18,6 +19,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -28,12 +30,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from tests.support.command import Serving, clean_environment, serving
+from tests.support.command import Serving, clean_environment, in_process, serving
 from tests.support.service import free_port
 
 ROOT = Path(__file__).parents[2]
 SHOWN_ADDRESS = "127.0.0.1:50051"
-_FENCE = re.compile(r"^```([\w-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^(?:<!-- file: (\S+) -->\n)?```([\w-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PLAIN = re.compile(r"toolbelay [^;|&$<>`\\]+")
 _VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
     (re.compile(r"\b\d\.\d{3,}\b"), "<score>"),
@@ -43,12 +46,13 @@ _VARYING = (
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: its language, its text, and where the text stands in the page."""
+    """A fenced block: its language, its text, where the text stands in the page, and the file to write it to."""
 
     language: str
     text: str
     start: int
     end: int
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class Example:
 
 def blocks_of(page: str) -> list[Block]:
     """The fenced blocks of a page, in order."""
-    return [Block(found[1], found[2], found.start(2), found.end(2)) for found in _FENCE.finditer(page)]
+    return [Block(found[2], found[3], found.start(3), found.end(3), found[1] or "") for found in _FENCE.finditer(page)]
 
 
 def run_page(page: str, folder: Path) -> Iterator[Example]:
@@ -80,7 +84,11 @@ def run_page(page: str, folder: Path) -> Iterator[Example]:
     with _Surroundings.made(folder) as surroundings:
         blocks = blocks_of(page)
         for block, following in zip(blocks, [*blocks[1:], None], strict=True):
-            if block.language == "console":
+            if block.file:
+                path = folder / block.file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(block.text)
+            elif block.language == "console":
                 yield from _run_console(block, surroundings)
             elif block.language == "python":
                 printed = surroundings.python(block.text)
@@ -111,6 +119,8 @@ class _Surroundings:
         """What a command prints, both streams in order."""
         if command.split()[:2] == ["toolbelay", "serve"]:
             return self._as_shown(self._service.said)
+        if _PLAIN.fullmatch(command):
+            return self._as_shown(self._toolbelay(shlex.split(self._as_run(command))[1:]))
         kept = self._folder / ".environment"
         script = f"{self._as_run(command)}\nstatus=$?\nenv -0 > {kept}\nexit $status"
         done = subprocess.run(
@@ -129,6 +139,11 @@ class _Surroundings:
             kept.unlink()
         return self._as_shown(done.stdout)
 
+    def _toolbelay(self, arguments: list[str]) -> str:
+        """A command without shell around it, in this process: a page has dozens, and each process costs half a second."""
+        done = in_process(*arguments, cwd=self._folder, environment=self._environment)
+        return done.stdout + done.stderr
+
     def python(self, text: str) -> str:
         """What a block of Python prints."""
         out = io.StringIO()
@@ -146,7 +161,8 @@ class _Surroundings:
 
 def _run_console(block: Block, surroundings: _Surroundings) -> Iterator[Example]:
     position = block.start
-    command, claimed, start = "", [], position
+    command, start = "", position
+    claimed: list[str] = []
     for line in block.text.splitlines(keepends=True):
         if command.endswith("\\\n"):
             command += line
@@ -170,7 +186,7 @@ def _console_example(command: str, claimed: list[str], start: int, surroundings:
 def _plain(text: str) -> str:
     for pattern, replacement in _VARYING:
         text = pattern.sub(replacement, text)
-    return "".join(f"{line.rstrip()}\n" for line in text.strip("\n").splitlines() if line.strip())
+    return "".join(f"{line.strip()}\n" for line in text.splitlines() if line.strip())
 
 
 def _line_pattern(line: str) -> str:

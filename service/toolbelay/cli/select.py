@@ -142,7 +142,7 @@ def receipt_line(answer: selection_pb2.SelectToolsResponse) -> str:
         (receipt.removed_unavailable, "gone from the catalog"),
         (receipt.removed_changed, "changed"),
         (receipt.hidden, "hidden"),
-        (receipt.called_ignored, "called ones ignored"),
+        (receipt.called_ignored, "called names ignored"),
         (receipt.candidates_ignored, "candidates ignored"),
     ):
         if count:
