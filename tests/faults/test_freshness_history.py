@@ -16,7 +16,7 @@ from tests.support.servers import RedisServer
 from tests.support.service import Service, apply_config, in_thread, migrated
 from toolbelay.sessions import lua
 
-SECONDS = float(os.environ.get("TOOLBELAY_TEST_HISTORY_SECONDS", "10"))
+SECONDS = float(os.environ.get("SOAK_HISTORY_SECONDS", "10"))
 MOST_SECONDS = 20.0  # until a broken build is caught; it takes about one
 
 pytestmark = pytest.mark.faults

@@ -25,7 +25,7 @@ from toolbelay.v1 import admin_pb2, selection_pb2
 
 pytestmark = pytest.mark.faults
 
-EXAMPLES = int(os.environ.get("TOOLBELAY_TEST_FUZZ_EXAMPLES", "400"))
+EXAMPLES = int(os.environ.get("SOAK_FUZZ_EXAMPLES", "400"))
 FORBIDDEN: Final = {"INTERNAL", "UNKNOWN", "UNIMPLEMENTED", "DATA_LOSS", "DEADLINE_EXCEEDED", "CANCELLED"}
 SERVICES: Final[tuple[ServiceDescriptor, ...]] = (
     selection_pb2.DESCRIPTOR.services_by_name["ToolSelectionService"],
@@ -221,7 +221,7 @@ def test_random_messages(fuzzed: Fuzzed, method: MethodDescriptor) -> None:
         max_examples=EXAMPLES,
         deadline=None,
         database=None,
-        derandomize="TOOLBELAY_TEST_FUZZ_EXAMPLES" not in os.environ,
+        derandomize="SOAK_FUZZ_EXAMPLES" not in os.environ,
         suppress_health_check=list(HealthCheck),
     )
     @given(_sent(method))
