@@ -277,3 +277,20 @@ def test_the_demo_plays_to_its_end(tmp_path: Path) -> None:
         assert text in done.stdout
     assert set(Path("/tmp").glob("toolbelay-demo-*")) <= before
     assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_request_names_its_field(service: Serving) -> None:
+    done = in_process("select", "hi", "--session", "s" * 200, cwd=service.cwd)
+    assert done.returncode == 3
+    assert done.stderr == "toolbelay: INVALID_REQUEST: session_id: 200 bytes are more than the limit of 128\n"
+
+
+def test_no_tools_is_explained(service: Serving) -> None:
+    write_config(service.cwd / "bare", LINES[0], policy="// nobody may use anything\n")
+    assert in_process("apply", "bare", "--tenant", "bare", cwd=service.cwd).returncode == 0
+    done = in_process("select", "find invoices", "--tenant", "bare", cwd=service.cwd)
+    assert done.returncode == 0
+    assert "toolbelay explain" in done.stderr
+    done = in_process("select", "find a customer", cwd=service.cwd)
+    assert "crm/find_customer" in done.stdout
+    assert not done.stderr

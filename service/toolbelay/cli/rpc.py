@@ -102,8 +102,8 @@ def call(method: Callable[..., _T], request: Any, metadata: tuple[tuple[str, str
 
 def refusal(error: grpc.RpcError, target: str) -> CommandError:
     """What an RPC's failure means at a terminal."""
-    code, reason = error.code(), _reason(error)
-    text = error.details() or code.name
+    code, (reason, field) = error.code(), _reason_and_field(error)
+    text = f"{field}: {error.details() or code.name}" if field else error.details() or code.name
     if reason == "PROPAGATION_UNCONFIRMED":
         return CommandError(text, code=UNCONFIRMED)
     if code in _OUTAGE:
@@ -117,20 +117,24 @@ _REMEDIES: Final = {
     "TOKEN_EXPIRED": "; mint a new one with `toolbelay token mint`",
     "TOKEN_INVALID": "; mint one with `toolbelay token mint`, issuer and audience as the service has them",
     "ADMIN_ROLE_REQUIRED": "; mint one with --role toolbelay.admin",
-    "ROUTE_NOT_FOUND": "; `toolbelay apply` a routes.yaml that has it",
+    "ROUTE_NOT_FOUND": "; `toolbelay apply DIR` puts a folder's tools, policies and routes into force",
 }
 
 
-def _reason(error: grpc.RpcError) -> str:
+def _reason_and_field(error: grpc.RpcError) -> tuple[str, str]:
+    """What the rich status says; "" where it says nothing."""
     try:
         status = rpc_status.from_call(error)  # type: ignore[arg-type]  # every RpcError of a call is one
     except ValueError:
-        return ""
-    info = error_details_pb2.ErrorInfo()
+        return "", ""
+    info, request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    reason = field = ""
     for detail in status.details if status else ():
         if detail.Unpack(info):
-            return str(info.reason)
-    return ""
+            reason = info.reason
+        elif detail.Unpack(request) and request.field_violations:
+            field = request.field_violations[0].field
+    return reason, field
 
 
 def _token(caller: Caller) -> str:
