@@ -25,6 +25,7 @@ from toolbelay.planner.model import (
 )
 from toolbelay.planner.recency import Pins, wanted_pins
 from toolbelay.planner.revalidate import Revalidated, pins_only, revalidate
+from toolbelay.planner.unchanged import unchanged
 
 BUDGET_EXHAUSTED = 0xFFFF  # what a seeding turn has spent: its repeats grow nothing
 
@@ -35,6 +36,11 @@ def plan_turn(turn: TurnInput) -> Plan:
     Raises ToolbelayError REQUIRED_TOOL_UNAVAILABLE or REQUIRED_TOOLS_EXCEED_CAPACITY (rule 3). Reads
     nothing but its argument and changes nothing of it.
     """
+    return unchanged(turn) or plan_by_rules(turn)
+
+
+def plan_by_rules(turn: TurnInput) -> Plan:
+    """What `plan_turn` gives, without its short cut."""
     required = _required(turn)
     prior = revalidate(turn.state, turn.facts, turn=turn.turn, pins=turn.bounds.pin_called_tools)
     reseats = turn.cold and turn.state.seeded and bool(turn.ranking)
