@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import copy
 import json
 import os
 import platform
+import random
 import re
 import statistics
 import sys
@@ -73,6 +75,13 @@ class Bench:
         self.questions = read_questions(folder / "questions.jsonl")
         self.index = CatalogIndex()
 
+    def over(self, tools: Sequence[Tool]) -> Bench:
+        """The same sessions over other tools."""
+        other = copy.copy(self)
+        other.catalog = Catalog(tools, self.catalog.wire_format)
+        other.index = CatalogIndex()
+        return other
+
     async def ready(self) -> Bench:
         """The data set with its index built."""
         await self.index.refresh(self.catalog.tools)
@@ -101,6 +110,12 @@ async def measure(advance: Callable[[], None]) -> dict[str, Any]:
         for label in ("**hybrid, defaults 16/2**", "**profile agentic**"):
             figures["halves"][f"{label}, {name} sessions"] = asdict(await bfcl.play(ROUTES[label], part))
         advance()
+    figures["perturbed"] = {}
+    for label, tools in perturbed(bfcl).items():
+        other = await bfcl.over(tools).ready()
+        for route in ("**hybrid, defaults 16/2**", "**profile agentic**"):
+            figures["perturbed"][f"{label}: {route.replace('*', '')}"] = asdict(await other.play(ROUTES[route]))
+        advance()
     for strategy in ("keyword", "embedding", "hybrid"):
         figures["questions"][f"{strategy}"] = asdict(await bfcl.ask(strategy))
         figures["mcp_questions"][f"{strategy}"] = asdict(await mcp.ask(strategy))
@@ -111,6 +126,27 @@ async def measure(advance: Callable[[], None]) -> dict[str, Any]:
     figures["speed"] = [await speed(bfcl, size) for size in SPEED_SIZES]
     advance()
     return figures
+
+
+def perturbed(bench: Bench) -> dict[str, list[Tool]]:
+    """The catalog changed in ways that must not matter, or not much; by a fixed seed."""
+    chance = random.Random(7)
+    tools = sorted(bench.catalog.tools.values(), key=lambda t: t.tool_id)
+    toolsets = sorted({t.toolset for t in tools})
+    renamed = {name: f"server-{number}" for number, name in enumerate(chance.sample(toolsets, len(toolsets)))}
+    pairs = {name: f"pair-{n // 2}" for n, name in enumerate(chance.sample(toolsets, len(toolsets)))}
+    wanted = {bench.catalog.resolve(name) for s in bench.sessions for turn in s.turns for name in turn.calls}
+    needed = {bench.catalog.tools[tool_id].toolset for tool_id in wanted if tool_id}
+    crowd = [t for t in tools if t.toolset not in needed]
+    return {
+        "toolsets renamed at random": [_moved(t, renamed[t.toolset]) for t in tools],
+        "half of the other tools": [t for t in tools if t.toolset in needed] + chance.sample(crowd, len(crowd) // 2),
+        "toolsets merged in pairs": [_moved(t, pairs[t.toolset]) for t in tools],
+    }
+
+
+def _moved(tool: Tool, toolset: str) -> Tool:
+    return replace(tool, tool_id=f"{toolset}/{tool.name}", toolset=toolset)
 
 
 async def ratel(catalog: Catalog, questions: Sequence[Question]) -> Hit:
@@ -175,11 +211,11 @@ def grown(tools: Sequence[Tool], size: int) -> dict[str, Tool]:
     """The tools, repeated under other toolsets and names until there are `size`."""
     found = {}
     for number in range(size):
-        tool, copy = tools[number % len(tools)], number // len(tools)
-        if copy:
-            toolset, name = f"{tool.toolset[:50]}-{copy}", f"{tool.name}_{copy}"
-            print_ = number.to_bytes(32, "big")
-            tool = replace(tool, tool_id=f"{toolset}/{name}", toolset=toolset, name=name, fingerprint=print_)
+        tool, again = tools[number % len(tools)], number // len(tools)
+        if again:
+            toolset, name = f"{tool.toolset[:50]}-{again}", f"{tool.name}_{again}"
+            digest = number.to_bytes(32, "big")
+            tool = replace(tool, tool_id=f"{toolset}/{name}", toolset=toolset, name=name, fingerprint=digest)
         found[tool.tool_id] = tool
     return found
 
@@ -193,7 +229,7 @@ def _route(options: dict[str, Any]) -> Route:
 
 def page_parts(figures: dict[str, Any]) -> dict[str, str]:
     """The tables of the page by the name of their place."""
-    parts = {name: _session_table(figures[name]) for name in ("sessions", "mcp_sessions", "halves")}
+    parts = {name: _session_table(figures[name]) for name in ("sessions", "mcp_sessions", "halves", "perturbed")}
     for name in ("questions", "mcp_questions"):
         lines = ["| ranker | top 1 | at 5 | at 10 | at 16 |", "| --- | --- | --- | --- | --- |"]
         for label, hit in figures[name].items():
@@ -245,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print the figures and leave the docs alone")
     given = parser.parse_args(arguments)
     with Progress(transient=True) as progress:
-        task = progress.add_task("quality", total=2 * len(ROUTES) + 7)
+        task = progress.add_task("quality", total=2 * len(ROUTES) + 10)
         figures = asyncio.run(measure(lambda: progress.advance(task)))
     if given.json:
         print(json.dumps(figures, indent=2))

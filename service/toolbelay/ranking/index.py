@@ -192,13 +192,8 @@ class CatalogIndex:
     async def _candidates(self, searchable: Searchable, query: RankQuery) -> list[Document]:
         """What the model chooses from: the best by hybrid, or by keyword; else the first eligible tools."""
         corpus = searchable.corpus
-        wide = replace(
-            query,
-            threshold=0.0,
-            limit=REWRITE_CANDIDATES,
-            sticky=False,
-            deadline=asyncio.get_running_loop().time() + CANDIDATE_SECONDS,
-        )
+        until = min(asyncio.get_running_loop().time() + CANDIDATE_SECONDS, query.deadline - FALLBACK_SECONDS)
+        wide = replace(query, threshold=0.0, limit=REWRITE_CANDIDATES, sticky=False, deadline=until)
         found: tuple[Scored, ...] = ()
         for name in ("hybrid", "keyword"):
             try:
