@@ -138,7 +138,15 @@ def running(python: Path, folder: Path, upstream: ModelApi, target: str) -> Iter
         "TOOLBELAY_HOOK_TENANT": "acme",
         "TOOLBELAY_HOOK_TIMEOUT": "10",
     }
-    command: list[str | Path] = [python.parent / "litellm", "--config", "config.yaml", "--host", "127.0.0.1", "--port", str(port)]
+    command: list[str | Path] = [
+        python.parent / "litellm",
+        "--config",
+        "config.yaml",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     log = folder / "proxy.log"
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=subprocess.STDOUT)

@@ -125,5 +125,7 @@ def test_status(code: str, reason: str, status: int) -> None:
 
 
 def test_which_other_requests_carry_tools() -> None:
-    assert given.offers_tools({"tools": [{}]})
-    assert not given.offers_tools({"tools": [], "input": "x"})
+    assert given.offers_tools({"tools": [{}]}, "agenerate_content")
+    assert given.offers_tools({"functions": [{}]}, "aembedding")
+    assert not given.offers_tools({"tools": [], "input": "x"}, "aembedding")
+    assert not given.offers_tools({"tools": [{}]}, "list_mcp_tools")

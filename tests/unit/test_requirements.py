@@ -34,7 +34,8 @@ def test_what_the_service_imports_is_pinned_for_users() -> None:
     pinned = {name.replace("_", "-") for name, _ in _pins("requirements.txt")}
     providers = importlib.metadata.packages_distributions()
     # The hook of the LiteLLM proxy runs inside the proxy's own installation, which has fastapi too.
-    known = sys.stdlib_module_names | {"toolbelay", "litellm", "fastapi"}
+    # A PNG of a replay asks for matplotlib where it is missing.
+    known = sys.stdlib_module_names | {"toolbelay", "litellm", "fastapi", "matplotlib"}
     missing = [
         module
         for module in sorted(_imported(ROOT / "service") - known)

@@ -44,7 +44,7 @@ class ToolbelayHook(CustomLogger):  # type: ignore[misc]  # litellm is not insta
         del cache
         wire_format = given.FORMATS.get(call_type)
         if wire_format is None:
-            if self._options.other_calls == "refuse" and given.offers_tools(data):
+            if self._options.other_calls == "refuse" and given.offers_tools(data, call_type):
                 raise _refused(403, "TOOLS_NOT_SELECTABLE", f"tools cannot be selected for {call_type} calls")
             return data
         user = given.user_of(user_api_key_dict)

@@ -19,6 +19,7 @@ FORMATS: Final[Mapping[str, Format]] = {
     "anthropic_messages": "anthropic_messages",
     "aanthropic_messages": "anthropic_messages",
 }
+_NO_MODEL: Final = frozenset({"call_mcp_tool", "list_mcp_tools"})  # the proxy's own MCP gateway at work
 SESSION_HEADERS: Final = ("x-session-id", "x-litellm-session-id", "x-claude-code-session-id")
 TURN_HEADER: Final = "x-toolbelay-turn-id"
 _STATUS: Final = {"INVALID_ARGUMENT": 400, "PERMISSION_DENIED": 403, "FAILED_PRECONDITION": 403}
@@ -111,9 +112,9 @@ def header(data: Mapping[str, Any], names: Sequence[str]) -> str:
     return next((value for value in found if isinstance(value, str) and value), "")
 
 
-def offers_tools(data: Mapping[str, Any]) -> bool:
-    """Whether a request on some other endpoint carries tools."""
-    return bool(data.get("tools") or data.get("functions"))
+def offers_tools(data: Mapping[str, Any], call_type: str) -> bool:
+    """Whether a request on some other endpoint carries tools to a model."""
+    return call_type not in _NO_MODEL and bool(data.get("tools") or data.get("functions"))
 
 
 def status_of(error: ToolbelayCallError) -> int:
