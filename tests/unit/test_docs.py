@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from toolbelay.application.apply_bundle import SourceFile
 from toolbelay.application.apply_routes import read_routes
 from toolbelay.authority.policy import validate_policies
+from toolbelay.catalog.definitions import Definition, Fault, read_definitions
 from toolbelay.catalog.routes import PROFILES, Route, StickyConfig
 from toolbelay.cli.main import cli
 from toolbelay.ranking.options import RankingOptions
@@ -195,3 +196,19 @@ def test_routes_on_the_page_are_accepted(page: str) -> None:
     assert examples
     for text in examples:
         assert not read_routes(SourceFile("routes.yaml", text.encode())).faults
+
+
+def test_tools_on_the_page_are_accepted() -> None:
+    page = (ROOT / "docs" / "tools.md").read_text()
+    lines = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    found = [item for text in lines for item in read_definitions("tools.md", text.encode().splitlines())]
+    assert [item.tool_id for item in found if isinstance(item, Definition)] == ["crm/find_customer"]
+    assert len(found) == 1
+
+
+def test_the_page_of_tools_names_every_key() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "tools.md").read_text(), re.MULTILINE)
+    line = b'{"toolset": "a", "name": "b", "input_schema": {"type": "object"}, %s}'
+    for key in ("tags", "requires", "annotations", "description"):
+        assert not isinstance(next(iter(read_definitions("x", [line % f'"{key}": null'.encode()]))), Fault)
+    assert set(rows) == {"toolset", "name", "description", "input_schema", "tags", "annotations", "requires"}
