@@ -71,7 +71,7 @@ def test_explicit_keys_win_over_the_profile(options: dict[str, Any]) -> None:
     assert route.ranking.admission == options.get("ranking", {}).get("admission", "toolsets")
     assert route.top_k == options.get("top_k", 64)
     assert route.seed_tools == min(32, route.sticky.max_tools)
-    assert route.sticky.max_new_tools_per_turn == min(24, route.sticky.max_tools)
+    assert route.sticky.max_new_tools_per_turn == min(28, route.sticky.max_tools)
 
 
 def test_the_defaults_are_the_designs() -> None:

@@ -90,7 +90,7 @@ PROFILES: dict[str, dict[str, Any]] = {
         "strategy": "hybrid",
         "top_k": 64,  # whole toolsets are offered, and those that the session has count
         "seed_tools": 32,
-        "sticky": {"max_tools": 64, "max_new_tools_per_turn": 24},
+        "sticky": {"max_tools": 64, "max_new_tools_per_turn": 28},
         "ranking": {"admission": "toolsets"},
     },
 }

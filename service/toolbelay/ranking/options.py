@@ -33,7 +33,7 @@ class RankingOptions(BaseModel):
     supply_weight: Weight = 2.0  # tools whose name says what a hit of their toolset takes as a parameter
     # Admission: `each` offers the best tools one by one; `toolsets` brings whole toolsets and then keeps still.
     admission: Literal["each", "toolsets"] = "each"
-    whole_toolset: int = Field(default=24, ge=1, le=128)  # tools of the leading toolset that come together
+    whole_toolset: int = Field(default=28, ge=1, le=128)  # tools of the leading toolset that come together
     part_toolset: int = Field(default=10, ge=1, le=128)  # tools of a further toolset that come together
 
     @field_validator("synonyms")
