@@ -175,3 +175,15 @@ async def test_a_slow_embedder_ends_before_the_deadline() -> None:
     ranking = await index.rank(query("send an email", "hybrid", deadline=loop.time() + 0.3))
     assert ranking.strategy == "keyword"
     await index.aclose()
+
+
+async def test_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    scripted = Scripted()
+    index = await remote(scripted)
+    await fetched(index)
+    for outage in (True, True, False, True):
+        scripted.failing = outage
+        await index.rank(query("send an email", "hybrid"))
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["ranking strategy hybrid failed: EmbeddingError"] * 2
+    await index.aclose()

@@ -61,6 +61,7 @@ class CatalogIndex:
         self._lock = asyncio.Lock()
         self._given = 0
         self._fetching: asyncio.Task[None] | None = None
+        self._failing: set[str] = set()  # strategies whose last try failed
 
     @property
     def ready(self) -> bool:
@@ -92,12 +93,21 @@ class CatalogIndex:
             return Ranking((), "", (query.strategy,))
         for name in FALLBACKS.get(query.strategy, ("keyword",)):
             try:
-                return Ranking(await self._ranked(name, searchable, query), name, tuple(failed))
+                matches = await self._ranked(name, searchable, query)
             except Exception as error:  # noqa: BLE001 (any failure of a strategy falls to the next)
-                # Neither text nor definitions: the class says enough, and messages may quote.
-                log.warning("ranking strategy %s failed: %s", name, type(error).__name__)
+                self._note_failure(name, error)
                 failed.append(name)
+            else:
+                self._failing.discard(name)
+                return Ranking(matches, name, tuple(failed))
         return Ranking((), "", tuple(failed))
+
+    def _note_failure(self, strategy: str, error: Exception) -> None:
+        """Once per outage: an endpoint that is down would fill the log. Each receipt says what ranked."""
+        if strategy not in self._failing:
+            self._failing.add(strategy)
+            # Neither text nor definitions: the class says enough, and messages may quote.
+            log.warning("ranking strategy %s failed: %s", strategy, type(error).__name__)
 
     def _build(self, tools: Mapping[str, Tool], held: Corpus | None) -> Searchable:
         corpus = build_corpus(tools, held)
@@ -200,7 +210,7 @@ class CatalogIndex:
                 found = await self._ranked(name, searchable, wide)
                 break
             except Exception as error:  # noqa: BLE001 (any failure of a strategy falls to the next)
-                log.warning("ranking strategy %s failed: %s", name, type(error).__name__)
+                self._note_failure(name, error)
         rows = [corpus.row_of[match.tool_id] for match in found]
         for row, document in enumerate(corpus.documents):
             if len(rows) >= REWRITE_CANDIDATES:
