@@ -39,6 +39,7 @@ from toolbelay.storage.reader import SqlCatalogReader
 from toolbelay.storage.writer import SqlConfigWriter
 from toolbelay.telemetry.metrics import Metrics
 from toolbelay.telemetry.store import StoreTelemetry
+from toolbelay.telemetry.turns import TurnTelemetry
 
 log = structlog.get_logger(__name__)
 
@@ -109,7 +110,7 @@ async def build(settings: Settings, metrics: Metrics) -> Runtime:
         store=store,
         decisions=_Decisions(eligibility),
         indexes=indexes,
-        events=metrics,
+        events=TurnTelemetry(metrics),
         digest=digest,
         turn_secret=_derived(secret, b"turn-keys"),
     )

@@ -12,8 +12,8 @@ from toolbelay.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
 
-# Worth a line each; the others are only counted.
-_LOGGED: Final = frozenset(
+# What somebody should look at; the others tell of the day's business.
+_WARNED: Final = frozenset(
     {StoreEvent.DAMAGED, StoreEvent.MERGE_REFUSED, StoreEvent.DIGESTS_DROPPED, StoreEvent.FOREIGN_GENERATION}
 )
 
@@ -29,10 +29,10 @@ class StoreTelemetry:
         self._metrics.redis_failure(cause)
 
     def happened(self, event: StoreEvent, count: int = 1) -> None:
-        """Count an event, and log those that somebody should look at."""
+        """Count and log an event."""
         self._metrics.store_event(event.value, count)
-        if event in _LOGGED:
-            _log.warning("state_event", kind=event.value, count=count)
+        say = _log.warning if event in _WARNED else _log.info
+        say("state_event", kind=event.value, count=count)
 
     def breaker_changed(self, phase: Phase) -> None:
         """Count and log a change of the breaker."""
