@@ -49,7 +49,7 @@ def _assert_bounded(world: FaultWorld) -> None:
 
 def counted(world: FaultWorld, name: str, event: str, /, **labels: str) -> bool:
     """Whether both the metric and the log line are there."""
-    return world.metric(f"toolbelay_{name}_total", **labels) > 0 and bool(world.logged(event))
+    return world.metric(f"toolbelay_{name}_total", 0, **labels) > 0 and bool(world.logged(event))
 
 
 def turn(world: FaultWorld, session: str = "telemetry-session", **more: Any) -> None:

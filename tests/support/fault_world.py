@@ -124,7 +124,7 @@ class FaultWorld:
             client = replica.client("curing")
             wait_until(lambda c=client: works(c), 20, "the replica works again")  # type: ignore[misc]
 
-    def metric(self, name: str, *, replica: int = 0, **labels: str) -> float:
+    def metric(self, name: str, /, replica: int = 0, **labels: str) -> float:
         """The sum of a metric's samples that have these labels."""
         address = self.replicas[replica].environment["TOOLBELAY_METRICS_LISTEN"]
         with urlopen(f"http://{address}/metrics", timeout=10) as answer:
