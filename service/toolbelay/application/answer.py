@@ -8,7 +8,7 @@ from hashlib import blake2b
 from toolbelay.application.scene import Scene
 from toolbelay.application.turn import CALLER_OWNED, SelectedItem
 from toolbelay.catalog.surface import DIGEST_SIZE, Digester
-from toolbelay.planner.model import Plan
+from toolbelay.planner.model import Origin, Plan, PlannedTool
 
 
 def owned_items(scene: Scene, digest: Digester) -> tuple[SelectedItem, ...]:
@@ -29,36 +29,60 @@ def owned_items(scene: Scene, digest: Digester) -> tuple[SelectedItem, ...]:
 
 def planned_items(plan: Plan, scene: Scene, digest: Digester) -> tuple[SelectedItem, ...]:
     """The plan's tools in its order; in filter mode with the caller's exact bytes of this turn."""
-    wire_format = scene.target.format
-    surface, offered = scene.snapshot.surface, scene.offer.definitions
+    offered = scene.offer.definitions
+    if offered:
+        return tuple([_offered_item(planned, scene, digest, offered.get(planned.tool_id)) for planned in plan.tools])
+    bare, pinned = scene.remembered("items"), scene.remembered("pinned_items")
     items = []
     for planned in plan.tools:
-        tool = scene.tool(planned.tool_id)
-        if tool is None:
-            raise LookupError("the plan names a tool that the scene does not hold")
-        given = offered.get(planned.tool_id)
-        if given is None:
-            rendered = surface.rendered(tool, wire_format)
-            definition, item_digest, hexed = rendered.definition, rendered.digest, rendered.fingerprint_hex
+        if planned.origin is Origin.RETAINED and not planned.score:
+            memory = pinned if planned.pinned else bare
+            item = memory.get(planned.tool_id)
+            if item is None:
+                item = memory[planned.tool_id] = _catalog_item(planned, scene)
         else:
-            definition, item_digest, hexed = given, digest(given, wire_format), tool.fingerprint.hex()
-        items.append(
-            SelectedItem(
-                planned.tool_id,
-                tool.exposed_name,
-                hexed,
-                definition,
-                item_digest,
-                planned.origin.value,
-                planned.pinned,
-                planned.score,
-            )
-        )
+            item = _catalog_item(planned, scene)
+        items.append(item)
     return tuple(items)
+
+
+def _catalog_item(planned: PlannedTool, scene: Scene) -> SelectedItem:
+    tool = scene.snapshot.tools[planned.tool_id]
+    rendered = scene.snapshot.surface.rendered(tool, scene.target.format)
+    return SelectedItem(
+        planned.tool_id,
+        tool.exposed_name,
+        rendered.fingerprint_hex,
+        rendered.definition,
+        rendered.digest,
+        planned.origin.value,
+        planned.pinned,
+        planned.score,
+    )
+
+
+def _offered_item(planned: PlannedTool, scene: Scene, digest: Digester, given: bytes | None) -> SelectedItem:
+    if given is None:
+        return _catalog_item(planned, scene)
+    tool = scene.tool(planned.tool_id)
+    if tool is None:
+        raise LookupError("the plan names a tool that the scene does not hold")
+    return SelectedItem(
+        planned.tool_id,
+        tool.exposed_name,
+        tool.fingerprint.hex(),
+        given,
+        digest(given, scene.target.format),
+        planned.origin.value,
+        planned.pinned,
+        planned.score,
+    )
 
 
 def stable_prefix(digests: Sequence[bytes], last: Sequence[bytes]) -> int:
     """Leading items whose bytes equal the last answer's."""
+    if digests == last:
+        return len(digests)
     same = 0
     for now, before in zip(digests, last, strict=False):
         if now != before:

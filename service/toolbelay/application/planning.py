@@ -8,7 +8,7 @@ from itertools import islice
 from toolbelay.application.answer import owned_items, planned_items
 from toolbelay.application.called import Called, resolve_called
 from toolbelay.application.ports import Ports
-from toolbelay.application.rank import TurnRanking, rank_turn
+from toolbelay.application.rank import TurnRanking, rank_turn, rank_without_index
 from toolbelay.application.scene import Scene
 from toolbelay.application.turn import ChoiceMode, SelectedItem, SelectRequest, ToolChoice
 from toolbelay.errors import ErrorReason, ToolbelayError
@@ -16,21 +16,19 @@ from toolbelay.planner.model import EMPTY_STATE, Plan, SessionState, TurnInput
 from toolbelay.planner.plan import plan_turn
 from toolbelay.sessions.port import Opened
 
+_NO_CALLS = Called((), 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan, and the answer that it makes."""
+    """A plan, and the answer that it makes. `digests`: of the items, in order."""
 
     plan: Plan
     scene: Scene
     ranking: TurnRanking
     items: tuple[SelectedItem, ...]
+    digests: tuple[bytes, ...]
     called_ignored: int
-
-    @property
-    def digests(self) -> tuple[bytes, ...]:
-        """Of the items, in order."""
-        return tuple(item.digest for item in self.items)
 
 
 async def plan_once(
@@ -47,8 +45,9 @@ async def plan_once(
     Raises ToolbelayError REQUIRED_TOOL_UNAVAILABLE or REQUIRED_TOOLS_EXCEED_CAPACITY.
     """
     state = opened.state if opened is not None else EMPTY_STATE
-    stored = tuple(t.tool_id for t in state.tools)
-    called = resolve_called(request.called_tools, scene, frozenset(stored))
+    called = _NO_CALLS
+    if request.called_tools:
+        called = resolve_called(request.called_tools, scene, frozenset(t.tool_id for t in state.tools))
     named = _named(request.choice, scene)
     if ranking is None:
         ranking = await _rank(ports, request, scene, state, called, deadline)
@@ -56,13 +55,18 @@ async def plan_once(
         await scene.learn(deadline)
     turn = _turn_input(scene, opened, state, called, named, ranking)
     plan = plan_turn(turn)
-    items = (*owned_items(scene, ports.digest), *planned_items(plan, scene, ports.digest))
-    return Planned(plan, scene, ranking, items, called.ignored)
+    items = planned_items(plan, scene, ports.digest)
+    if scene.offer.owned:
+        items = (*owned_items(scene, ports.digest), *items)
+    return Planned(plan, scene, ranking, items, tuple([item.digest for item in items]), called.ignored)
 
 
 async def _rank(
     ports: Ports, request: SelectRequest, scene: Scene, state: SessionState, called: Called, deadline: float
 ) -> TurnRanking:
+    ranking = rank_without_index(request, scene)
+    if ranking is not None:
+        return ranking
     pins = sorted((t for t in state.tools if t.pinned), key=lambda t: (t.called_turn, t.called_place))
     recent = dict.fromkeys((*(t.tool_id for t in pins), *called.tool_ids))
     route = scene.route
@@ -86,7 +90,7 @@ def _turn_input(
     named: str | None,
     ranking: TurnRanking,
 ) -> TurnInput:
-    route, bounds = scene.route, scene.bounds()
+    route, bounds = scene.route, scene.bounds
     matches = ranking.matches
     fill = () if state.seeded or matches else _on_no_match(scene, bounds.seed_tools, state, called)
     return TurnInput(

@@ -41,6 +41,16 @@ class TurnRanking:
 NOTHING = TurnRanking()
 
 
+def rank_without_index(request: SelectRequest, scene: Scene) -> TurnRanking | None:
+    """The ranking of a turn that ranks nothing, or by the caller's own scores; `None` = `rank_turn` must be asked."""
+    strategy = scene.route.strategy
+    if request.choice.mode is ChoiceMode.NONE or not scene.route.enabled:
+        return NOTHING
+    if strategy == "caller":
+        return _by_caller(request.candidates, scene)
+    return NOTHING if strategy != "static" and not request.query.strip() else None
+
+
 async def rank_turn(
     request: SelectRequest,
     scene: Scene,
@@ -51,24 +61,18 @@ async def rank_turn(
     present: int,
     deadline: float,
 ) -> TurnRanking:
-    """Rank for one turn.
+    """Rank for one turn that `rank_without_index` leaves open.
 
     `stored`: tool ids of the session, in its order. `called`: its called tools, most recent last.
     `present`: how many tools the turn may hold before it seeds. Never raises for a failing strategy.
     """
-    if request.choice.mode is ChoiceMode.NONE or not scene.route.enabled:
-        return NOTHING
-    bounds = scene.bounds()
+    bounds = scene.bounds
     limit = max(bounds.top_k, bounds.seed_tools + present)
     strategy = scene.route.strategy
     if strategy == "static":
         await scene.learn(deadline)
         ids = islice(scene.eligible_ids(), limit)
         return TurnRanking(tuple(Scored(t, STATIC_SCORE) for t in ids), strategy, grows=False)
-    if strategy == "caller":
-        return _by_caller(request.candidates, scene)
-    if not request.query.strip():
-        return NOTHING
     route = scene.route
     await scene.learn(deadline)
     index = await indexes.of(scene, deadline)

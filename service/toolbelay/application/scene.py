@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Protocol
 
 from toolbelay.application.offer import CALLER_TOOLSET, Offer
@@ -21,6 +22,7 @@ _CALLER_PREFIX = f"{CALLER_TOOLSET}/"
 
 
 _MAX_MEMORIES = 256  # callers and targets that a snapshot remembers facts for
+_MAX_REMEMBERED = 32_768  # tools of one kind of memory and format
 _MAX_FACTS = 2_048  # of one caller and target
 
 
@@ -55,7 +57,7 @@ class Scene:
         self.offer = offer
         self._view = view
         self._facts = _remembered(snapshot, target, offer, view)
-        self._ranked_by_name = {tool.exposed_name: tool for tool in offer.ranked.values()}
+        self._ranked_by_name = {t.exposed_name: t for t in offer.ranked.values()} if offer.ranked else {}
 
     def tool(self, tool_id: str) -> Tool | None:
         """A tool of the catalog, or a caller's tool that takes part."""
@@ -92,11 +94,19 @@ class Scene:
             async with asyncio.timeout_at(now + (deadline - now) / 2):
                 await self._view.prepare_catalog(self.snapshot.tools)
 
+    def remembered(self, what: str) -> dict[str, Any]:
+        """A memory by tool id for this snapshot and wire format; forgotten with the snapshot."""
+        memory: dict[str, Any] | None = self.snapshot.memory.get((what, self.target.format.value))
+        if memory is None or len(memory) >= _MAX_REMEMBERED:
+            memory = self.snapshot.memory[what, self.target.format.value] = {}
+        return memory
+
     def facts(self, stored: Iterable[StoredTool], *groups: Iterable[str]) -> Mapping[str, Fact]:
         """The facts of the stored tools and of all ids in `groups`; what is gone has none."""
         found: dict[str, Fact] = {}
+        held = self._facts
         for tool in stored:
-            fact = self.fact(tool.tool_id)
+            fact = held.get(tool.tool_id) or self.fact(tool.tool_id)
             if fact is not None:
                 found[tool.tool_id] = fact
             elif tool.tool_id.startswith(_CALLER_PREFIX):
@@ -104,7 +114,7 @@ class Scene:
                 found[tool.tool_id] = Fact(Standing.NOT_OFFERED, tool.fingerprint)
         for group in groups:
             for tool_id in group:
-                fact = self.fact(tool_id)
+                fact = held.get(tool_id) or self.fact(tool_id)
                 if fact is not None:
                     found[tool_id] = fact
         return found
@@ -114,6 +124,7 @@ class Scene:
         ids = sorted(self.offer.ids) if self.offer.filters else self.snapshot.sorted_ids
         return (tool_id for tool_id in ids if self.eligible(tool_id))
 
+    @cached_property
     def bounds(self) -> Bounds:
         """The route's bounds with the target's cap taken off."""
         route, sticky = self.route, self.route.sticky
@@ -152,8 +163,10 @@ def _remembered(snapshot: TenantSnapshot[Any], target: Target, offer: Offer, vie
     """
     if offer.filters or offer.owned:
         return {}
-    key = (view.memory, target.format, target.capabilities)
-    memories: OrderedDict[object, dict[str, Fact]] = snapshot.memory.setdefault("facts", OrderedDict())
+    key = (view.memory, target.format.value, target.capabilities)
+    memories: OrderedDict[object, dict[str, Fact]] | None = snapshot.memory.get("facts")
+    if memories is None:
+        memories = snapshot.memory["facts"] = OrderedDict()
     facts = memories.get(key)
     if facts is None:
         facts = memories[key] = {}

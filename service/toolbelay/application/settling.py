@@ -72,9 +72,9 @@ class TurnRun:
         while True:
             planned = await self._plan(opened, ranking)
             ranking = planned.ranking
-            state = replace(planned.plan.state, last_answer=planned.digests)
-            if opened.found is Found.PRESENT and _same(state, opened.state):
+            if opened.found is Found.PRESENT and _same(planned, opened.state):
                 return Settled(planned, opened, opened.revision)
+            state = replace(planned.plan.state, last_answer=planned.digests)
             saved = await self._save(planned, opened, state)
             if saved.status is not SaveStatus.CONFLICT:
                 ended = Reason.SESSION_ENDED if saved.status is SaveStatus.ENDED else None
@@ -174,10 +174,9 @@ class _StateLostError(Exception):
         self.planned = planned
 
 
-def _same(new: SessionState, old: SessionState) -> bool:
-    return (
-        new.tools == old.tools
-        and new.last_answer == old.last_answer
-        and new.seeded == old.seeded
-        and new.ranked_turns == old.ranked_turns
+def _same(planned: Planned, old: SessionState) -> bool:
+    """Whether a planning leaves nothing to save."""
+    new = planned.plan.state
+    return planned.digests == old.last_answer and (
+        new is old or (new.tools == old.tools and new.seeded == old.seeded and new.ranked_turns == old.ranked_turns)
     )
