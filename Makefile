@@ -5,6 +5,7 @@ TEST_WORKERS ?= 2
 PYTEST_ARGS  ?=
 BENCH_ARGS   ?=
 DEMO_ARGS    ?=
+SOAK_ARGS    ?=
 
 BIN    := $(VENV)/bin
 PYTHON := $(BIN)/python
@@ -77,8 +78,8 @@ bench-smoke: $(DEV) ## the same for a few seconds, to see that it works
 bench-quality: $(DEV) ## measure which tools the strategies find
 	$(PYTHON) -m bench.quality $(BENCH_ARGS)
 
-soak: $(DEV) ## keep the service under mixed load and watch for leaks
-	$(PYTHON) -m bench.soak $(BENCH_ARGS)
+soak: $(DEV) ## histories, random faults and fuzzing for minutes (SOAK_ARGS="--minutes 30")
+	$(PYTHON) -m tests.soak $(SOAK_ARGS)
 
 clean: ## remove .venv, caches and what the development server left
 	rm -rf $(VENV) .toolbelay .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist bench/out

@@ -1,0 +1,1 @@
+"""The long versions of the fault tests: `make soak`."""
