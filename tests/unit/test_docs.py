@@ -16,9 +16,11 @@ from toolbelay.application.apply_routes import read_routes
 from toolbelay.authority.policy import validate_policies
 from toolbelay.catalog.definitions import Definition, Fault, read_definitions
 from toolbelay.catalog.routes import parse_route
+from toolbelay.cli import exits
 from toolbelay.cli.main import cli
 from toolbelay.settings import CLIENT_VARIABLES, VARIABLES
 from toolbelay.storage.port import PolicyFile
+from toolbelay.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -162,3 +164,17 @@ def test_the_page_of_tools_names_every_key() -> None:
     for key in ("tags", "requires", "annotations", "description"):
         assert not isinstance(next(iter(read_definitions("x", [line % f'"{key}": null'.encode()]))), Fault)
     assert set(rows) == {"toolset", "name", "description", "input_schema", "tags", "annotations", "requires"}
+
+
+# The operator's handbook
+
+
+def test_the_handbook_names_every_metric_alert_and_exit_code() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    families = Metrics().registry.collect()
+    named = {f"{family.name.removeprefix('toolbelay_')}{'_total' * (family.type == 'counter')}" for family in families}
+    assert not [name for name in sorted(named) if f"`{name}`" not in page]
+    alerts = re.findall(r"alert: (\w+)", (ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())
+    assert not [alert for alert in alerts if f"| `{alert}` |" not in page]
+    codes = [value for value in vars(exits).values() if isinstance(value, int)]
+    assert not [code for code in codes if f"\n| {code} |" not in page]
