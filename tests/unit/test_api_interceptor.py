@@ -28,7 +28,7 @@ async def refusal(call: Awaitable[Any]) -> tuple[grpc.StatusCode, str, list[str]
     """Code, reason ("" without ErrorInfo) and violated fields of a call that must fail."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
-    status = rpc_status.from_call(caught.value)
+    status = rpc_status.from_call(caught.value)  # type: ignore[arg-type]  # an aio error has what is needed
     info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     for detail in status.details if status else ():
         detail.Unpack(info)
@@ -99,7 +99,7 @@ async def test_admin_methods_need_the_role() -> None:
     async with running_edge() as edge, grpc.aio.insecure_channel(edge.target) as channel:
         client = admin_pb2_grpc.AdminServiceStub(channel)
         chunks = [admin_pb2.ApplyConfigRequest(end=admin_pb2.ApplyEnd())] * 3
-        denied = (grpc.StatusCode.PERMISSION_DENIED, "ADMIN_ROLE_REQUIRED", [])
+        denied: tuple[grpc.StatusCode, str, list[str]] = (grpc.StatusCode.PERMISSION_DENIED, "ADMIN_ROLE_REQUIRED", [])
         assert await refusal(client.ExplainDecision(admin_pb2.ExplainDecisionRequest(), metadata=USER)) == denied
         assert await refusal(client.ApplyConfig(iter(chunks), metadata=USER)) == denied
         assert await refusal(client.GetConfig(admin_pb2.GetConfigRequest(), metadata=USER).read()) == denied
