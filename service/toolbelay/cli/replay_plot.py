@@ -58,10 +58,12 @@ def _svg(points: Sequence[Point]) -> str:
         parts.append(f'<text x="{MARGIN - 8}" y="{y + 4}" text-anchor="end">{recall:.2f}</text>')
         x, _ = at(Point("", most * step / 5, floor))
         parts.append(f'<text x="{x}" y="{HEIGHT - MARGIN + 18}" text-anchor="middle">{most * step / 5:,.0f}</text>')
-    for point in points:
+    for number, point in enumerate(sorted(points, key=lambda p: p.tokens)):
         x, y = at(point)
+        left, low = point.tokens > most / 2, number % 2
         parts.append(f'<circle cx="{x}" cy="{y}" r="5" fill="#2563a8"/>')
-        parts.append(f'<text x="{x + 8}" y="{y - 6}">{escape(point.label)}</text>')
+        place = f'x="{x - 8 if left else x + 8}" y="{y + 14 if low else y - 6}"'
+        parts.append(f'<text {place} text-anchor="{"end" if left else "start"}">{escape(point.label)}</text>')
     parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 16}" text-anchor="middle">effective tokens a turn</text>')
     parts.append(f'<text x="{MARGIN}" y="{MARGIN - 24}">call recall</text></svg>')
     return "\n".join(parts)
@@ -75,8 +77,16 @@ def _png(path: Path, points: Sequence[Point]) -> None:
     figure = Figure(figsize=(8, 4.8), layout="constrained")
     axes = figure.add_subplot()
     axes.scatter([p.tokens for p in points], [p.recall for p in points])
-    for point in points:
-        axes.annotate(point.label, (point.tokens, point.recall), xytext=(6, 6), textcoords="offset points")
+    most = max((p.tokens for p in points), default=1.0)
+    for number, point in enumerate(sorted(points, key=lambda p: p.tokens)):
+        left, low = point.tokens > most / 2, number % 2
+        axes.annotate(
+            point.label,
+            (point.tokens, point.recall),
+            xytext=(-6 if left else 6, -12 if low else 6),
+            textcoords="offset points",
+            ha="right" if left else "left",
+        )
     axes.set_xlabel("effective tokens a turn")
     axes.set_ylabel("call recall")
     axes.set_xlim(left=0)
