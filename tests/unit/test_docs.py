@@ -18,7 +18,8 @@ from toolbelay.catalog.definitions import Definition, Fault, read_definitions
 from toolbelay.catalog.routes import parse_route
 from toolbelay.cli import exits
 from toolbelay.cli.main import cli
-from toolbelay.settings import CLIENT_VARIABLES, VARIABLES
+from toolbelay.settings import CLIENT_VARIABLES, VARIABLES, InvalidSettingsError, load
+from toolbelay.settings_check import require_serving
 from toolbelay.storage.port import PolicyFile
 from toolbelay.telemetry.metrics import Metrics
 
@@ -178,3 +179,14 @@ def test_the_handbook_names_every_metric_alert_and_exit_code() -> None:
     assert not [alert for alert in alerts if f"| `{alert}` |" not in page]
     codes = [value for value in vars(exits).values() if isinstance(value, int)]
     assert not [code for code in codes if f"\n| {code} |" not in page]
+
+
+def test_the_settings_of_a_replica_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    (block,) = re.findall(r"^```sh\n(export .*?)^```", page, re.MULTILINE | re.DOTALL)
+    given = dict(re.findall(r"(TOOLBELAY_\w+)=(\S+)", block))
+    monkeypatch.setattr("toolbelay.settings_check._readable", lambda *_: iter(()))  # the page's files are not here
+    require_serving(load(given))
+    for name in set(given) - {"TOOLBELAY_TLS_KEY", "TOOLBELAY_DATABASE_URL", "TOOLBELAY_REDIS_URL", "TOOLBELAY_LISTEN"}:
+        with pytest.raises(InvalidSettingsError):
+            require_serving(load({key: value for key, value in given.items() if key != name}))
