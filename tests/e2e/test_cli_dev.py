@@ -294,3 +294,12 @@ def test_no_tools_is_explained(service: Serving) -> None:
     done = in_process("select", "find a customer", cwd=service.cwd)
     assert "crm/find_customer" in done.stdout
     assert not done.stderr
+
+
+def test_a_given_token_and_one_to_mint_are_not_mixed(service: Serving) -> None:
+    token = in_process("token", "mint", "--sub", "alice", cwd=service.cwd).stdout.strip()
+    given = {"TOOLBELAY_TOKEN": token}
+    assert in_process("select", "hi", cwd=service.cwd, environment=given).returncode == 0
+    done = in_process("select", "hi", "--role", "support", cwd=service.cwd, environment=given)
+    assert done.returncode == 2
+    assert "TOOLBELAY_TOKEN" in done.stderr

@@ -14,7 +14,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from toolbelay.cli import dev_state
-from toolbelay.cli.exits import REFUSED, UNAVAILABLE, UNCONFIRMED, CommandError
+from toolbelay.cli.exits import REFUSED, UNAVAILABLE, UNCONFIRMED, USAGE, CommandError
 from toolbelay.cli.minted import mint_token
 from toolbelay.settings import Settings
 from toolbelay.settings_check import parse_address
@@ -138,10 +138,14 @@ def _reason_and_field(error: grpc.RpcError) -> tuple[str, str]:
 
 
 def _token(caller: Caller) -> str:
-    if caller.token_file:
-        return Path(caller.token_file).read_text().strip()
-    given = os.environ.get("TOOLBELAY_TOKEN")
-    if given:
+    given = Path(caller.token_file).read_text() if caller.token_file else os.environ.get("TOOLBELAY_TOKEN", "")
+    if given.strip():
+        if caller.sub or caller.roles or caller.tenant:
+            source = "--token-file" if caller.token_file else "TOOLBELAY_TOKEN"
+            raise CommandError(
+                f"--sub, --role and --tenant are for a token minted here, and {source} gives one; use one or the other",
+                code=USAGE,
+            )
         return given.strip()
     roles = caller.roles or (("toolbelay.admin",) if caller.admin else ())
     return mint_token(_minting_settings(), subject=caller.sub or "dev", tenant=caller.tenant, roles=roles, session=None)
