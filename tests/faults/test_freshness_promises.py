@@ -27,6 +27,7 @@ from tests.support.fault_world import (
 from tests.support.servers import RedisServer
 from tests.support.service import ids
 from tests.support.waiting import wait_until
+from toolbelay.errors import ErrorReason, ToolbelayError
 from toolbelay.sessions.keys import generation_key
 
 pytestmark = pytest.mark.faults
@@ -222,8 +223,13 @@ def test_a_database_restored_behind_redis(world: FaultWorld, tmp_path: Path) -> 
     assert shows_a(world)
     saved = world.apply().generation
     with ExitDump(world) as dump:
+        world.apply(denied=[A, B])
         world.apply(denied=[A])
         assert not shows_a(world)
+        dump.restore()
+        with pytest.raises(ToolbelayError, match="db resync") as unacknowledged:
+            world.apply(denied=[B])  # its number is one that the replicas are past
+        assert unacknowledged.value.reason is ErrorReason.PROPAGATION_UNCONFIRMED
         dump.restore()
         world.service.kill()  # a worker that starts anew knows nothing of what was lost
         world.service.start(wait=False)

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from toolbelay.application.apply_bundle import MAX_FAULTS, ConfigBundle, ConfigRefusedError
-from toolbelay.application.apply_confirm import CONFIRM_SECONDS, GenerationRaiser, confirm_raise
+from toolbelay.application.apply_confirm import CONFIRM_SECONDS, GenerationRaiser, behind_redis, confirm_raise
 from toolbelay.application.apply_plan import (
     ApplyOptions,
     ItemChange,
@@ -21,10 +21,18 @@ from toolbelay.application.apply_routes import ReadRoutes, read_routes
 from toolbelay.application.apply_tools import ReadTools, read_tools
 from toolbelay.catalog.definitions import Fault, is_clean_name
 from toolbelay.errors import ErrorReason, ToolbelayError, invalid
-from toolbelay.storage.port import ConfigChange, ConfigWriter, CurrentConfig, PolicyFile, StorageUnavailableError
+from toolbelay.storage.port import (
+    ChangeScope,
+    ConfigChange,
+    ConfigWriter,
+    CurrentConfig,
+    PolicyFile,
+    StorageUnavailableError,
+)
 
 MAX_TENANT = 256  # bytes
 WRITE_SECONDS = 60.0  # of one apply's transaction
+CHECK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +100,20 @@ class ApplyConfig:
             raise _unusable(error) from error
         result = _result(generation, planned[-1], warnings)
         if not dry_run and generation:
-            await confirm_raise(self._raiser, tenant, generation, within=self._confirm_seconds)
+            stored = await confirm_raise(self._raiser, tenant, generation, within=self._confirm_seconds)
+            if stored > generation and await self._generation(tenant, who) < stored:
+                raise behind_redis(generation, stored)
         return result
+
+    async def _generation(self, tenant: str, who: str) -> int:
+        """The tenant's generation in SQL by now."""
+        nothing = ConfigChange()
+        try:
+            return await self._writer.change(
+                tenant, ChangeScope(), lambda _: nothing, who=who, dry_run=True, timeout=CHECK_SECONDS
+            )
+        except StorageUnavailableError as error:
+            raise _unusable(error) from error
 
 
 def read_bundle(bundle: ConfigBundle, check_policies: PolicyCheck = check_policy_set) -> tuple[Wanted, tuple[str, ...]]:

@@ -14,7 +14,7 @@ _TRY_SECONDS = 1.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5
 # The event loop itself holds tasks weakly; these outlive their caller.
-_RAISING: set[asyncio.Task[None]] = set()
+_RAISING: set[asyncio.Task[int]] = set()
 
 
 class GenerationRaiser(Protocol):
@@ -26,31 +26,41 @@ class GenerationRaiser(Protocol):
 
 async def confirm_raise(
     raiser: GenerationRaiser, tenant: str, generation: int, *, within: float = CONFIRM_SECONDS
-) -> None:
+) -> int:
     """Raise until Redis confirms, for `within` seconds; else PROPAGATION_UNCONFIRMED with the generation.
+
+    Returns the number in Redis: a greater one is another admin's, or of a database that was restored since.
 
     Goes on when the caller is cancelled: the commit took place, and the sooner it is seen the better.
     """
     task = asyncio.ensure_future(_confirm(raiser, tenant, generation, within))
     _RAISING.add(task)
     task.add_done_callback(_RAISING.discard)
-    await asyncio.shield(task)
+    return await asyncio.shield(task)
 
 
-async def _confirm(raiser: GenerationRaiser, tenant: str, generation: int, within: float) -> None:
+def behind_redis(generation: int, stored: int) -> ToolbelayError:
+    """A change of a restored database: the replicas hold newer generations of the lost one, and would not see it."""
+    return ToolbelayError(
+        ErrorReason.PROPAGATION_UNCONFIRMED,
+        f"generation {generation} is committed, but Redis holds {stored}, which this database never had: where it was "
+        "restored from a backup, run `toolbelay db resync`",
+        metadata={"generation": str(generation)},
+    )
+
+
+async def _confirm(raiser: GenerationRaiser, tenant: str, generation: int, within: float) -> int:
     deadline = time.monotonic() + within
     pause = _FIRST_PAUSE
     cause = "no time was left"
     while (left := deadline - time.monotonic()) > 0:
         try:
             # An answer is a confirmation: the script sets if greater, so the stored number is no less.
-            await raiser.raise_generation(tenant, generation, timeout=min(_TRY_SECONDS, left))
+            return await raiser.raise_generation(tenant, generation, timeout=min(_TRY_SECONDS, left))
         except StateUnavailableError as error:
             cause = error.cause
             await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
             pause = min(2 * pause, _LONGEST_PAUSE)
-        else:
-            return
     raise ToolbelayError(
         ErrorReason.PROPAGATION_UNCONFIRMED,
         f"generation {generation} is committed, but Redis did not confirm it ({cause}): it takes effect by polling; "
