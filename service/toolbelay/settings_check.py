@@ -16,7 +16,6 @@ from pydantic import SecretStr
 
 from toolbelay.settings import MIN_SECRET_BYTES, InvalidSettingsError, Settings
 
-DATABASE_SCHEMES: Final = ("sqlite+aiosqlite://", "postgresql+psycopg://")
 REDIS_SCHEMES: Final = (
     "redis://", "rediss://", "unix://",
     "redis+cluster://", "rediss+cluster://", "redis+sentinel://", "rediss+sentinel://",
@@ -195,11 +194,12 @@ def _on_loopback(url: str) -> bool:
 
 
 def _database(settings: Settings) -> Iterator[str]:
-    url = settings.database_url.get_secret_value()
-    if not url.startswith(DATABASE_SCHEMES):
-        yield f"TOOLBELAY_DATABASE_URL: must begin with {' or '.join(DATABASE_SCHEMES)}"
-    elif url.startswith("sqlite") and url.endswith((":memory:", "aiosqlite://", "aiosqlite:///")):
-        yield "TOOLBELAY_DATABASE_URL: a database in memory is lost between connections; name a file"
+    from toolbelay.storage.address import DatabaseAddress  # SQLAlchemy is slow to import and not always needed
+
+    try:
+        DatabaseAddress(settings.database_url.get_secret_value())
+    except ValueError as fault:
+        yield f"TOOLBELAY_{fault}"
 
 
 def _redis(settings: Settings) -> Iterator[str]:

@@ -29,7 +29,7 @@ class DatabaseAddress:
             parsed = make_url(url)
         except (ArgumentError, ValueError):
             raise ValueError(
-                "DATABASE_URL is not a database URL; use sqlite+aiosqlite:///file or "
+                "DATABASE_URL: not a database URL; use sqlite+aiosqlite:///file or "
                 "postgresql+psycopg://user:password@host/database"
             ) from None
         self.dialect = _dialect(parsed)
@@ -61,8 +61,8 @@ def _dialect(url: URL) -> Dialect:
     if url.drivername in _POSTGRESQL:
         return Dialect.POSTGRESQL
     if url.drivername not in _SQLITE:
-        raise ValueError("DATABASE_URL must begin with sqlite+aiosqlite:// or postgresql+psycopg://")
+        raise ValueError("DATABASE_URL: must begin with sqlite+aiosqlite:// or postgresql+psycopg://")
     if url.database in {None, ""} or ":memory:" in str(url.database) or "memory" in str(url.query.get("mode")):
         # Each pooled connection would see a database of its own, and a restart would forget authority.
-        raise ValueError("DATABASE_URL names an in-memory SQLite database; name a file")
+        raise ValueError("DATABASE_URL: a SQLite database in memory is lost between connections; name a file")
     return Dialect.SQLITE
