@@ -174,6 +174,11 @@ class Settings(BaseSettings):
     ext_proc_on_unknown_encoding: Literal["pass", "reject"] = Field(
         "pass", description="A content-encoding that cannot be decoded: `pass` it, or `reject` it with 415."
     )
+    ext_proc_allow_streamed: bool = Field(
+        False,
+        description="Take `request_body_mode: STREAMED`; beside `failure_mode_allow: true`, a dying processor would"
+        " let half a body through.",
+    )
     ext_proc_receipt_header: bool = Field(
         True, description="Add the content-free receipt to the response as `x-toolbelay-receipt`."
     )

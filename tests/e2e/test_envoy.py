@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -72,7 +73,8 @@ def open_stack(
         envoy_binary()
     except MissingBinaryError as error:
         pytest.skip(str(error))
-    processor = ProcessorThread(options, app)
+    streamed = "request_body_mode: STREAMED" in (changes or {}).values()
+    processor = ProcessorThread(replace(options or ExtProcOptions(), allow_streamed=streamed), app)
     stack.callback(processor.close)
     upstream = Upstream()
     stack.callback(upstream.close)
@@ -289,10 +291,6 @@ def response_of(*names: str) -> bytes:
 def test_denied_calls_never_reach_the_client(make: Callable[..., Stack], mode: str) -> None:
     app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
     changes = mode_changes(mode)
-    if mode == "FULL_DUPLEX_STREAMED":
-        refused = make(changes, ExtProcOptions(authorize_calls=True), app)
-        assert refused.post(chat_body(CHAT)).status_code == 503
-        changes["response_body_mode: NONE"] = "response_body_mode: BUFFERED"
     stack = make(changes, ExtProcOptions(authorize_calls=True), app)
     stack.upstream.answer = response_of("find", "drop")
     answer = stack.post(chat_body(CHAT))
@@ -306,6 +304,38 @@ def test_denied_calls_never_reach_the_client(make: Callable[..., Stack], mode: s
     answer = stack.post(chat_body(CHAT))
     assert answer.content == stack.upstream.answer
     assert "x-toolbelay-receipt" in answer.headers
+
+
+OVERRIDES = {"allow_mode_override: true": "allow_mode_override: false"}
+NO_ANSWERS = {"response_body_mode: BUFFERED": "response_body_mode: NONE"}
+
+
+def test_checking_calls_fails_closed_whatever_envoy_hears(make: Callable[..., Stack]) -> None:
+    app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
+    stack = make(OVERRIDES, ExtProcOptions(authorize_calls=True), app)
+    stack.upstream.answer = response_of("drop")
+    assert stack.post(chat_body(CHAT)).status_code == 403
+    stack = make({**NO_ANSWERS, **OVERRIDES, **FAILS_OPEN}, ExtProcOptions(authorize_calls=True), app)
+    answer = stack.post(chat_body(CHAT))
+    assert answer.status_code == 503
+    assert "response_body_mode" in answer.json()["error"]["message"]
+    assert not stack.upstream.received
+
+
+@pytest.mark.parametrize("checks", [False, True])
+@pytest.mark.parametrize("mode", ["BUFFERED", "BUFFERED_PARTIAL", "STREAMED"])
+def test_a_streaming_answer_is_never_held_back(make: Callable[..., Stack], mode: str, checks: bool) -> None:
+    """The client has the first event while the model still speaks."""
+    stack = make(mode_changes(mode), ExtProcOptions(authorize_calls=checks))
+    stack.upstream.answer = b"data: 1\n\n"
+    stack.upstream.more = b"data: 2\n\n"
+    stack.upstream.may_end.clear()
+    stack.upstream.answer_headers = {"content-type": "text/event-stream"}
+    with stack.client.stream("POST", PATHS[CHAT], content=chat_body(CHAT), headers=HEADERS) as answer:
+        arriving = answer.iter_raw()
+        assert next(arriving) == b"data: 1\n\n"
+        stack.upstream.may_end.set()
+        assert b"".join(arriving) == b"data: 2\n\n"
 
 
 def test_a_streaming_answer_passes_untouched(make: Callable[..., Stack]) -> None:

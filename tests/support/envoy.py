@@ -99,35 +99,50 @@ class Upstream:
     received: list[Received] = field(default_factory=list)
     answer: bytes = b'{"ok":true}'
     answer_headers: dict[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
+    more: bytes = b""  # the rest of the answer, sent once `may_end`
+    may_end: threading.Event = field(default_factory=threading.Event)
     may_answer: threading.Event = field(default_factory=threading.Event)  # clear it to let the model think
 
     def __post_init__(self) -> None:
         outer = self
         self.may_answer.set()
+        self.may_end.set()
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def _any(self) -> None:
                 body = self._body()
+                if body is None:
+                    self.close_connection = True
+                    return
                 outer.received.append(Received(self.command, self.path, list(self.headers.items()), body))
                 outer.may_answer.wait(30)
                 self.send_response(200)
                 for key, value in outer.answer_headers.items():
                     self.send_header(key, value)
-                self.send_header("content-length", str(len(outer.answer)))
+                self.send_header("content-length", str(len(outer.answer) + len(outer.more)))
                 self.end_headers()
-                self.wfile.write(outer.answer)
+                with contextlib.suppress(BrokenPipeError):  # Envoy has given the request up
+                    self.wfile.write(outer.answer)
+                    self.wfile.flush()
+                    outer.may_end.wait(30)
+                    self.wfile.write(outer.more)
 
             do_GET = do_POST = do_PUT = _any  # noqa: N815 - the base class's names
 
-            def _body(self) -> bytes:
+            def _body(self) -> bytes | None:
+                """The body; `None` where Envoy gave it up."""
                 if self.headers.get("transfer-encoding", "").lower() != "chunked":
                     return self.rfile.read(int(self.headers.get("content-length", "0")))
                 body = b""
-                while size := int(self.rfile.readline().split(b";")[0], 16):
+                while line := self.rfile.readline():
+                    if not (size := int(line.split(b";")[0], 16)):
+                        break
                     body += self.rfile.read(size)
                     self.rfile.readline()
+                else:
+                    return None
                 while self.rfile.readline().strip():
                     pass
                 return body

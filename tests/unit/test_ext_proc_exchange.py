@@ -5,110 +5,32 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import grpc
 import pytest
-from envoy.config.core.v3 import base_pb2
 from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode as Mode
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
-from tests.support.ext_proc import JWT, PATHS, PRINCIPAL, FakeApplication, FakeVerifier, chat_body
+from tests.support.ext_proc import JWT, FakeApplication, FakeVerifier, chat_body
+from tests.support.ext_proc_stream import (
+    ANTHROPIC,
+    CHAT,
+    RENDERED,
+    RESPONSES,
+    Stream,
+    denied,
+    denied_at_all,
+    new_body,
+    sent,
+    untouched,
+)
 from tests.support.waiting import wait_until_async
 from toolbelay.application.turn import ChoiceMode, ToolChoice
 from toolbelay.catalog.formats import WireFormat
 from toolbelay.errors import ErrorReason, ToolbelayError
 from toolbelay.ext_proc.exchange import Exchange
 from toolbelay.ext_proc.faults import OutageError
-from toolbelay.ext_proc.options import ExtProcOptions
-from toolbelay.ext_proc.processor import Turn
-from toolbelay.planner.calls import Denial
-
-CHAT, RESPONSES, ANTHROPIC = WireFormat.OPENAI_CHAT, WireFormat.OPENAI_RESPONSES, WireFormat.ANTHROPIC_MESSAGES
-RENDERED = {
-    CHAT: b'{"type":"function","function":{"name":"find","description":"Finds \\u00e9.","parameters":{"type":"object"}}}',
-    RESPONSES: b'{"type":"function","name":"find","description":"Finds \\u00e9.","parameters":{"type":"object"}}',
-    ANTHROPIC: b'{"name":"find","description":"Finds \\u00e9.","input_schema":{"type":"object"}}',
-}
-
-
-class Stream:
-    """Envoy's side of one stream."""
-
-    def __init__(
-        self,
-        app: FakeApplication | None = None,
-        options: ExtProcOptions | None = None,
-        *,
-        mode: int = Mode.BUFFERED,
-        response_mode: int = Mode.NONE,
-        verifier: FakeVerifier | None = None,
-    ) -> None:
-        self.app = app or FakeApplication()
-        self.exchange = Exchange(self.app.processor(options or ExtProcOptions(), verifier))
-        self.config = pb.ProtocolConfiguration(request_body_mode=mode, response_body_mode=response_mode)
-
-    async def headers(
-        self,
-        wire_format: WireFormat | None = CHAT,
-        *,
-        method: str = "POST",
-        end: bool = False,
-        metadata: Mapping[str, Any] | None = None,
-        more: tuple[tuple[str, bytes], ...] = (("x-toolbelay-token", JWT.encode()),),
-        **given: str,
-    ) -> list[Any]:
-        pairs = {":method": method, ":path": PATHS[wire_format] if wire_format else "/v1/models"}
-        pairs["content-type"] = "application/json"
-        pairs |= {key.replace("_", "-"): value for key, value in given.items()}
-        listed = [base_pb2.HeaderValue(key=key, raw_value=value.encode()) for key, value in pairs.items()]
-        listed += [base_pb2.HeaderValue(key=key, raw_value=value) for key, value in more]
-        headers = pb.HttpHeaders(headers=base_pb2.HeaderMap(headers=listed), end_of_stream=end)
-        message = pb.ProcessingRequest(request_headers=headers, protocol_config=self.config)
-        for namespace, value in (metadata or {}).items():
-            message.metadata_context.filter_metadata[namespace].update(value)
-        return await self.exchange.answer(message)
-
-    async def body(self, body: bytes, *, end: bool = True) -> list[Any]:
-        return await self.exchange.answer(pb.ProcessingRequest(request_body=pb.HttpBody(body=body, end_of_stream=end)))
-
-    async def trailers(self) -> list[Any]:
-        return await self.exchange.answer(pb.ProcessingRequest(request_trailers=pb.HttpTrailers()))
-
-    async def response(self, body: bytes, *, content_type: str = "application/json", **given: str) -> list[Any]:
-        pairs = {":status": "200", "content-type": content_type, **{k.replace("_", "-"): v for k, v in given.items()}}
-        listed = [base_pb2.HeaderValue(key=key, value=value) for key, value in pairs.items()]
-        message = pb.ProcessingRequest(response_headers=pb.HttpHeaders(headers=base_pb2.HeaderMap(headers=listed)))
-        first = await self.exchange.answer(message)
-        message = pb.ProcessingRequest(response_body=pb.HttpBody(body=body, end_of_stream=True))
-        return [*first, *await self.exchange.answer(message)]
-
-
-async def sent(body: bytes, wire_format: WireFormat = CHAT, stream: Stream | None = None, **headers: Any) -> Any:
-    """The reply to a whole body in BUFFERED mode."""
-    stream = stream or Stream()
-    await stream.headers(wire_format, **headers)
-    (reply,) = await stream.body(body)
-    return reply
-
-
-def new_body(reply: Any) -> bytes:
-    common = reply.request_body.response
-    assert common.body_mutation.WhichOneof("mutation") == "body", reply
-    lengths = [h.header.raw_value for h in common.header_mutation.set_headers if h.header.key == "content-length"]
-    assert lengths in ([], [str(len(common.body_mutation.body)).encode()])
-    body: bytes = common.body_mutation.body
-    return body
-
-
-def untouched(reply: Any) -> bool:
-    return bool(reply == pb.ProcessingResponse(request_body=pb.BodyResponse(response=pb.CommonResponse())))
-
-
-def denied(reply: Any) -> tuple[int, dict[str, Any]]:
-    assert reply.HasField("immediate_response"), reply
-    return reply.immediate_response.status.code, json.loads(reply.immediate_response.body)
+from toolbelay.ext_proc.options import ExtProcOptions, Refusal
 
 
 @pytest.mark.parametrize("wire_format", [CHAT, RESPONSES, ANTHROPIC])
@@ -333,26 +255,44 @@ async def test_the_work_at_once_is_bounded() -> None:
     new_body(*await third.body(chat_body(CHAT)))
 
 
-async def test_a_body_of_which_a_part_is_withheld_never_fails_open() -> None:
-    app = FakeApplication(error=ToolbelayError(ErrorReason.NOT_READY, "no"))
+@pytest.mark.parametrize("error", [ToolbelayError(ErrorReason.NOT_READY, "no"), RuntimeError("secret")])
+async def test_row_60_a_body_of_which_a_part_is_withheld_never_fails_open(error: Exception) -> None:
+    app = FakeApplication(error=error)
     for mode in (Mode.STREAMED, Mode.FULL_DUPLEX_STREAMED):
         stream = Stream(app, mode=mode)
         await stream.headers()
         await stream.body(chat_body(CHAT)[:20], end=False)
         (reply,) = await stream.body(chat_body(CHAT)[20:])
         assert denied(reply)[0] == 503
+        assert b"secret" not in reply.immediate_response.body
 
 
-async def test_an_unexpected_error_is_not_swallowed() -> None:
-    with pytest.raises(RuntimeError):
-        await sent(chat_body(CHAT), stream=Stream(FakeApplication(error=RuntimeError("x"))))
+async def test_row_60_an_error_inside_is_an_outage_without_its_text() -> None:
+    with pytest.raises(OutageError) as caught:
+        await sent(chat_body(CHAT), stream=Stream(FakeApplication(error=RuntimeError("secret"))))
+    assert caught.value.code is grpc.StatusCode.INTERNAL
+    assert "secret" not in caught.value.message
 
 
-@pytest.mark.parametrize("mode", [Mode.NONE, Mode.GRPC])
-async def test_a_mode_without_body_is_refused_for_chat_only(mode: int) -> None:
-    with pytest.raises(OutageError, match="request_body_mode"):
-        await Stream(mode=mode).headers()
-    assert await Stream(mode=mode).headers(None)
+@pytest.mark.parametrize("mode", [Mode.NONE, Mode.GRPC, Mode.STREAMED])
+async def test_a_mode_that_promises_nothing_is_refused_for_chat_only(mode: int) -> None:
+    """No outage, which Envoy could fail open on: the answer says what to set."""
+    (reply,) = await Stream(options=ExtProcOptions(), mode=mode).headers()
+    status, error = denied(reply)
+    assert (status, error["error"]["code"]) == (503, "mode_refused")
+    assert "request_body_mode" in error["error"]["message"]
+    assert not denied_at_all(*await Stream(options=ExtProcOptions(), mode=mode).headers(None))
+
+
+async def test_bodies_without_their_headers_are_refused() -> None:
+    """`request_header_mode: SKIP` shows no token, `response_header_mode: SKIP` no coding."""
+    (reply,) = await Stream().body(chat_body(CHAT))
+    assert denied(reply)[1]["error"]["code"] == "mode_refused"
+    stream = Stream(options=ExtProcOptions(authorize_calls=True), response_mode=Mode.BUFFERED)
+    await sent(chat_body(CHAT), stream=stream)
+    message = pb.ProcessingRequest(response_body=pb.HttpBody(body=b"{}", end_of_stream=True))
+    (reply,) = await stream.exchange.answer(message)
+    assert denied(reply)[1]["error"]["code"] == "mode_refused"
 
 
 @pytest.mark.parametrize("size", [1, 7, 64])
@@ -418,7 +358,8 @@ async def test_trailers_behind_a_streamed_body() -> None:
 async def test_row_59_a_body_over_the_limit(mode: int, reject: bool) -> None:
     body = chat_body(CHAT, "x" * 2000)
     for limit, over in ((len(body), False), (len(body) - 1, True)):
-        options = ExtProcOptions(max_body_bytes=limit, on_large_body="reject" if reject else "pass")
+        refusal: Refusal = "reject" if reject else "pass"
+        options = ExtProcOptions(max_body_bytes=limit, on_large_body=refusal, allow_streamed=True)
         stream = Stream(options=options, mode=mode)
         await stream.headers()
         if mode in (Mode.STREAMED, Mode.FULL_DUPLEX_STREAMED):
@@ -496,117 +437,31 @@ async def test_the_callers_breakpoint_moves_to_the_last_tool() -> None:
     assert ["cache_control" in item for item in tools] == [False, True]
 
 
-async def test_the_receipt_is_a_response_header_by_setting() -> None:
-    for wanted in (True, False):
-        stream = Stream(options=ExtProcOptions(receipt_header=wanted))
-        await sent(chat_body(CHAT), stream=stream)
-        headers, _ = await stream.response(b"{}")
-        found = {
-            h.header.key: h.header.raw_value for h in headers.response_headers.response.header_mutation.set_headers
-        }
-        assert ("x-toolbelay-receipt" in found) is wanted
-        if wanted:
-            assert found["x-toolbelay-receipt"].startswith(b"outcome=SEEDED;turn=1;revision=1;generation=7;")
+async def test_functions_of_the_older_form_are_refused() -> None:
+    """They would go on unseen by policy, and OpenAI refuses them beside tools."""
+    status, error = denied(await sent(chat_body(CHAT, functions=[{"name": "drop"}])))
+    assert (status, error["error"]["code"]) == (400, "invalid_request")
+    assert "functions" in error["error"]["message"]
+    new_body(await sent(chat_body(CHAT, functions=[])))
 
 
-CALLS: dict[WireFormat, Callable[..., dict[str, Any]]] = {
-    CHAT: lambda *names: {
-        "choices": [
-            {
-                "finish_reason": "tool_calls",
-                "message": {
-                    "content": None,
-                    "tool_calls": [{"type": "function", "function": {"name": n}} for n in names],
-                },
-            }
-        ]
-    },
-    RESPONSES: lambda *names: {"output": [{"type": "function_call", "call_id": n, "name": n} for n in names]},
-    ANTHROPIC: lambda *names: {
-        "stop_reason": "tool_use",
-        "content": [{"type": "tool_use", "id": n, "name": n, "input": {}} for n in names],
-    },
-}
-
-
-async def answered(wire_format: WireFormat, response: Any, app: FakeApplication, **headers: str) -> Any:
-    stream = Stream(app, ExtProcOptions(authorize_calls=True))
-    await sent(chat_body(wire_format), wire_format, stream, x_session_id="s1")
-    first, reply = await stream.response(json.dumps(response).encode(), **headers)
-    assert first.mode_override.response_body_mode == Mode.BUFFERED
-    return reply
-
-
-@pytest.mark.parametrize("wire_format", [CHAT, RESPONSES, ANTHROPIC])
-async def test_denied_calls_never_reach_the_client(wire_format: WireFormat) -> None:
-    app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
-    reply = await answered(wire_format, CALLS[wire_format]("find", "drop", "find"), app)
-    assert (app.authorized[0].names, app.authorized[0].session_id) == (("find", "drop"), "s1")
-    mutation = reply.response_body.response.body_mutation
-    left = json.loads(mutation.body)
-    assert json.dumps(left).count('"name": "find"') == 2
-    assert '"name": "drop"' not in json.dumps(left)
-    assert "NOT_AUTHORIZED" in json.dumps(left)
-    (length,) = reply.response_body.response.header_mutation.set_headers
-    assert length.header.raw_value == str(len(mutation.body)).encode()
-
-
-@pytest.mark.parametrize("wire_format", [CHAT, RESPONSES, ANTHROPIC])
-async def test_an_answer_of_denied_calls_only_is_an_error_in_the_callers_format(wire_format: WireFormat) -> None:
-    app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
-    status, error = denied(await answered(wire_format, CALLS[wire_format]("drop"), app))
-    assert status == 403
-    assert "NOT_AUTHORIZED" in json.dumps(error)
-    assert ("type" in error) is (wire_format is ANTHROPIC)
-
-
-@pytest.mark.parametrize("wire_format", [CHAT, RESPONSES, ANTHROPIC])
-async def test_text_beside_a_denied_call_stays(wire_format: WireFormat) -> None:
-    response: Any = CALLS[wire_format]("drop")
-    if wire_format is CHAT:
-        response["choices"][0]["message"]["content"] = "Hello."
-    elif wire_format is RESPONSES:
-        response["output"].append({"type": "message", "content": [{"type": "output_text", "text": "Hello."}]})
-    else:
-        response["content"].insert(0, {"type": "text", "text": "Hello."})
-    app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
-    reply = await answered(wire_format, response, app)
-    left = json.loads(reply.response_body.response.body_mutation.body)
-    assert "Hello." in json.dumps(left)
-    assert "tool_use" not in json.dumps(left)
-    assert "tool_calls" not in json.dumps(left)
-
-
-@pytest.mark.parametrize("response", [CALLS[CHAT]("find"), {"choices": []}, {}, [], "x", None])
-async def test_an_answer_without_denied_calls_passes_untouched(response: Any) -> None:
-    reply = await answered(CHAT, response, FakeApplication())
-    assert reply == pb.ProcessingResponse(response_body=pb.BodyResponse(response=pb.CommonResponse()))
-
-
-async def test_streaming_answers_are_not_held_back() -> None:
-    stream = Stream(FakeApplication(denied={"find": Denial.NOT_AUTHORIZED}), ExtProcOptions(authorize_calls=True))
-    await sent(chat_body(CHAT), stream=stream)
-    first, reply = await stream.response(b"data: {}\n\n", content_type="text/event-stream")
-    assert not first.HasField("mode_override")
-    assert reply == pb.ProcessingResponse(response_body=pb.BodyResponse(response=pb.CommonResponse()))
-    assert not stream.app.authorized
-
-
-async def test_compressed_answers_are_read_too() -> None:
-    app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
-    stream = Stream(app, ExtProcOptions(authorize_calls=True))
-    await sent(chat_body(CHAT), stream=stream)
-    body = gzip.compress(json.dumps(CALLS[CHAT]("find", "drop")).encode())
-    _, reply = await stream.response(body, content_encoding="gzip")
-    assert b'"drop"' not in gzip.decompress(reply.response_body.response.body_mutation.body)
-
-
-@pytest.mark.parametrize(("coding", "limit"), [("gzip", 10_000), ("compress", 10_000), ("", 10)])
-async def test_an_answer_that_cannot_be_read_does_not_pass(coding: str, limit: int) -> None:
-    stream = Stream(options=ExtProcOptions(authorize_calls=True, max_body_bytes=limit))
-    stream.exchange._turn = Turn(PRINCIPAL, CHAT, "", "s1", "m", frozenset(), "")
-    _, reply = await stream.response(json.dumps(CALLS[CHAT]("find")).encode(), content_encoding=coding)
-    assert denied(reply)[0] == 502
+@pytest.mark.parametrize(
+    ("own", "more", "removed"),
+    [
+        (True, (), ["x-toolbelay-token", "authorization"]),
+        (True, (("x-toolbelay-token", JWT.encode()),), ["x-toolbelay-token"]),
+        (False, (), ["x-toolbelay-token"]),
+    ],
+)
+async def test_our_token_never_reaches_the_upstream(
+    own: bool, more: tuple[tuple[str, bytes], ...], removed: list[str]
+) -> None:
+    stream = Stream(options=ExtProcOptions(use_authorization=own))
+    (reply,) = await stream.headers(more=more, authorization=f"Bearer {JWT}")
+    assert list(reply.request_headers.response.header_mutation.remove_headers) == removed
+    stream = Stream(options=ExtProcOptions(use_authorization=own))
+    (reply,) = await stream.headers(more=more, authorization="Bearer sk-a-providers-key")
+    assert list(reply.request_headers.response.header_mutation.remove_headers) == ["x-toolbelay-token"]
 
 
 async def test_a_cancelled_stream_is_cancelled() -> None:

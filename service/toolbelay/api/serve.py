@@ -73,7 +73,7 @@ async def _serve(settings: Settings, build: Build, *, worker: bool) -> None:
             await server.start(gate, application.servicers)
             _log.info("listening", address=settings.listen, port=port, pid=os.getpid())
             async with AsyncExitStack() as beside:
-                await beside.enter_async_context(_ext_proc(settings, application, shared=worker))
+                await beside.enter_async_context(_ext_proc(settings, application, metrics, shared=worker))
                 await _until(stop, application, server, gate, metrics)
                 _log.info("stopping", grace_seconds=settings.grace_seconds, in_flight=gate.in_flight)
                 await asyncio.gather(server.stop(settings.grace_seconds), beside.aclose())  # one grace time for both
@@ -147,13 +147,15 @@ def _nothing() -> None:
     """Nothing to close."""
 
 
-def _ext_proc(settings: Settings, application: Any, *, shared: bool) -> AbstractAsyncContextManager[object]:
+def _ext_proc(
+    settings: Settings, application: Any, metrics: Metrics, *, shared: bool
+) -> AbstractAsyncContextManager[object]:
     """Envoy's external processor beside the API, where it is asked for."""
     if not settings.ext_proc_listen:
         return nullcontext()
     from toolbelay.ext_proc.attach import serving_ext_proc
 
-    return serving_ext_proc(settings, application, shared=shared)
+    return serving_ext_proc(settings, application, metrics, shared=shared)
 
 
 async def _build(settings: Settings, metrics: Metrics) -> Application:

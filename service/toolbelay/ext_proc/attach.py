@@ -18,6 +18,7 @@ from toolbelay.ext_proc.processor import Authorize, Processor, Select
 from toolbelay.ext_proc.server import ExtProcServer
 from toolbelay.settings import Settings
 from toolbelay.settings_check import parse_address
+from toolbelay.telemetry.metrics import Metrics
 
 _TICK: Final = 0.2  # seconds between looks at readiness
 _log = structlog.get_logger(__name__)
@@ -58,6 +59,7 @@ def options_from(settings: Settings) -> ExtProcOptions:
         max_body_bytes=settings.ext_proc_max_body_bytes,
         on_large_body=settings.ext_proc_on_large_body,
         on_unknown_encoding=settings.ext_proc_on_unknown_encoding,
+        allow_streamed=settings.ext_proc_allow_streamed,
         receipt_header=settings.ext_proc_receipt_header,
         authorize_calls=settings.ext_proc_authorize_calls,
         cache_breakpoint=settings.ext_proc_cache_breakpoint,
@@ -71,7 +73,7 @@ def ext_proc_listen_options(settings: Settings, *, shared: bool) -> ListenOption
 
 @asynccontextmanager
 async def serving_ext_proc(
-    settings: Settings, application: Application, *, shared: bool = False
+    settings: Settings, application: Application, metrics: Metrics, *, shared: bool = False
 ) -> AsyncIterator[ExtProcServer | None]:
     """Serve Envoy for as long as the block runs; `None` where EXT_PROC_LISTEN is empty. Raises ListenError."""
     if not settings.ext_proc_listen:
@@ -79,7 +81,7 @@ async def serving_ext_proc(
         return
     options = options_from(settings)
     identity = Identity(options, application.verifier, token_config(settings))
-    processor = Processor(options, identity, application.select, application.authorize)
+    processor = Processor(options, identity, application.select, application.authorize, metrics)
     server = ExtProcServer(ext_proc_listen_options(settings, shared=shared), processor)
     port = server.bind()
     await server.start()

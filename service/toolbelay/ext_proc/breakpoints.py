@@ -1,9 +1,9 @@
-"""Anthropic's `cache_control` marks on tools: where the caller's breakpoints go once the list has changed.
+"""`cache_control` marks on tools: where the caller's breakpoints go once the list has changed.
 
 A mark says "cache the prompt up to here". The caller's last mark goes to the last cacheable tool of the
 answer; earlier ones stay on their tools, or go to the nearest kept tool before. Marks keep their order,
 for the provider wants the longer-lived first; none is doubled, and none stands on a deferred tool, which
-the provider refuses.
+the provider refuses. They are Anthropic's; in OpenAI's nested shape a mark may also stand inside `function`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ class _Item:
     body: Body
     mark: bytes | None
     deferred: bool
+    nested: Body | None = None  # the value of `function`, where the mark stands in it
     new_mark: bytes | None = field(default=None)
 
     def written(self) -> bytes:
         if self.new_mark == self.mark:
             return self.body.text
-        return splice(self.body, **{KEY: REMOVE if self.new_mark is None else self.new_mark})
+        change = {KEY: REMOVE if self.new_mark is None else self.new_mark}
+        if self.nested is not None:
+            return splice(self.body, function=splice(self.nested, **change))
+        return splice(self.body, **change)
 
 
 def place_breakpoints(
@@ -84,8 +88,15 @@ def _read(text: bytes) -> _Item:
         body = read_item(text)
     except JsonTextError:
         return _Item(Body(text, ()), None, deferred=True)
+    deferred = body.value("defer_loading") is True
     mark = _mark_of(body.member(KEY), text)
-    return _Item(body, mark, deferred=body.value("defer_loading") is True)
+    inner = body.raw("function")
+    if mark is None and inner is not None and isinstance(body.value("function"), dict):
+        nested = read_item(inner)
+        mark = _mark_of(nested.member(KEY), inner)
+        if mark is not None:
+            return _Item(body, mark, deferred, nested)
+    return _Item(body, mark, deferred)
 
 
 def _mark_of(member: Member | None, text: bytes) -> bytes | None:

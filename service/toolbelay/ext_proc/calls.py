@@ -12,12 +12,16 @@ Json = dict[str, Any]
 _RESPONSE_CALLS = ("function_call", "custom_tool_call")
 
 
+class UnreadableAnswerError(Exception):
+    """No JSON, or more than can be read of it: a client more lenient than this parser could still find calls."""
+
+
 def read_response(text: bytes) -> Json | None:
-    """The answer's JSON object; `None` where it is none."""
+    """The answer's JSON object; `None` where the JSON is another value. Raises UnreadableAnswerError."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return None
+        raise UnreadableAnswerError from None
     return value if isinstance(value, dict) else None
 
 

@@ -41,6 +41,13 @@ class Identity:
         self._tokens = tokens
         self._now = now
 
+    def carriers(self, head: RequestHead) -> list[str]:
+        """Headers that may carry our token, which is not for the upstream to see."""
+        own = [self._options.token_header]
+        if self._options.use_authorization and self._options.token_header not in head.headers:
+            own += ["authorization"] * any(map(is_jwt_bearer, head.headers.get("authorization", ())))
+        return own
+
     async def principal(self, head: RequestHead) -> Principal:
         """The caller. A token, where there is one, wins over metadata. Raises TOKEN_* errors."""
         values = [_as_bearer(value) for value in head.headers.get(self._options.token_header, ())]

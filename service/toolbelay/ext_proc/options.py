@@ -31,6 +31,7 @@ class ExtProcOptions:
     max_body_bytes: int = 8 * 1024 * 1024  # decoded
     on_large_body: Refusal = "pass"  # reject: 413
     on_unknown_encoding: Refusal = "pass"  # reject: 415
+    allow_streamed: bool = False  # a processor killed while Envoy fails open would let half a body through
     receipt_header: bool = True
     authorize_calls: bool = False
     cache_breakpoint: bool = False  # Anthropic: one more breakpoint, at the answer's stable prefix

@@ -18,7 +18,7 @@ from toolbelay.catalog.formats import WireFormat
 from toolbelay.catalog.raw_json import JsonTextError, NotJsonError
 from toolbelay.errors import ToolbelayError, invalid
 from toolbelay.ext_proc.body import Body, read_body
-from toolbelay.ext_proc.calls import called_names, read_response, without_denied
+from toolbelay.ext_proc.calls import UnreadableAnswerError, called_names, read_response, without_denied
 from toolbelay.ext_proc.codings import CodingError, TooLargeError, UnsupportedCodingError, decode, encode
 from toolbelay.ext_proc.faults import DenialError, OutageError, of_error
 from toolbelay.ext_proc.head import RequestHead
@@ -27,6 +27,7 @@ from toolbelay.ext_proc.options import ExtProcOptions
 from toolbelay.ext_proc.receipt import receipt_value
 from toolbelay.ext_proc.rewrite import read_chat, write_answer
 from toolbelay.planner.calls import Verdict
+from toolbelay.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -61,31 +62,51 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """`body`: the new bytes, in the coding of the old; `None` = leave it. `turn`: `None` = not ours."""
+    """`body`: the new bytes, in the coding of the old; `None` = leave it.
+
+    `turn`: `None` = not ours, for the reason in `untouched` (of telemetry.metrics.UNTOUCHED_REASONS).
+    """
 
     body: bytes | None = None
     turn: Turn | None = None
-
-
-UNTOUCHED = Rewritten()
+    untouched: str = ""
 
 
 class Processor:
     """Rewrites requests and checks answers. One instance serves all streams of a worker."""
 
-    def __init__(self, options: ExtProcOptions, identity: Identity, select: Select, authorize: Authorize) -> None:
+    def __init__(
+        self,
+        options: ExtProcOptions,
+        identity: Identity,
+        select: Select,
+        authorize: Authorize,
+        metrics: Metrics | None = None,
+    ) -> None:
         self.options = options
+        self.metrics = metrics or Metrics()
         self._identity = identity
         self._select = select
         self._authorize = authorize
         self._running = 0
 
+    def carriers(self, head: RequestHead) -> list[str]:
+        """Headers to remove, for they may carry our token."""
+        return self._identity.carriers(head)
+
     async def rewrite(self, head: RequestHead, raw: bytes) -> Rewritten:
         """The request's body with this turn's tools. Raises DenialError and OutageError."""
-        text = self._decoded(head.coding, raw)
+        try:
+            text = decode(raw, head.coding, self.options.max_body_bytes)
+        except TooLargeError:
+            self.too_large()
+            return Rewritten(untouched="too_large")
+        except (UnsupportedCodingError, CodingError) as error:
+            self._undecodable(type(error).__name__)
+            return Rewritten(untouched="coding")
         body = _json_object(text) if text else None
         if body is None:
-            return UNTOUCHED
+            return Rewritten(untouched="not_json")
         return await self._guarded(lambda deadline: self._turn(head, body, deadline))
 
     async def check(self, turn: Turn, coding: str, raw: bytes) -> bytes | None:
@@ -96,10 +117,10 @@ class Processor:
         """
         try:
             text = decode(raw, coding, self.options.max_body_bytes)
-        except (TooLargeError, UnsupportedCodingError, CodingError) as error:
+            response = read_response(text) if text else None
+        except (TooLargeError, UnsupportedCodingError, CodingError, UnreadableAnswerError) as error:
             message = f"the model's answer cannot be checked for tool calls: {type(error).__name__}"
             raise DenialError(502, "ANSWER_UNREADABLE", message) from None
-        response = read_response(text) if text else None
         if response is None:
             return None
         names = called_names(response, turn.wire_format)
@@ -124,8 +145,8 @@ class Processor:
     async def _turn(self, head: RequestHead, body: Body, deadline: float) -> Rewritten:
         request = read_chat(body, head, self.options)
         if request is None:
-            return UNTOUCHED
-        principal = await self._identity.principal(head)
+            return Rewritten(untouched="not_chat")
+        principal = await self._principal(head)
         answer = await self._select(principal, request.turn, deadline=deadline)
         text = write_answer(request, answer)
         turn = Turn(
@@ -140,6 +161,13 @@ class Processor:
         if text == body.text:
             return Rewritten(None, turn)
         return Rewritten(encode(text, head.coding), turn)
+
+    async def _principal(self, head: RequestHead) -> Principal:
+        try:
+            return await self._identity.principal(head)
+        except ToolbelayError as error:
+            self.metrics.token_refused(error.reason.value)
+            raise
 
     async def _denied(self, turn: Turn, names: list[str], deadline: float) -> dict[str, str]:
         """Reasons by name. A name that no tool can have is denied without being asked for."""
@@ -159,6 +187,7 @@ class Processor:
     async def _guarded(self, work: Callable[[float], Awaitable[T]]) -> T:
         """Run under the deadline, with every error turned into one of the two ends."""
         if self._running >= self.options.max_concurrent:
+            self.metrics.overloaded()
             raise OutageError(grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED: too many requests at once")
         deadline = asyncio.get_running_loop().time() + self.options.deadline
         self._running += 1
@@ -172,16 +201,10 @@ class Processor:
         finally:
             self._running -= 1
 
-    def _decoded(self, coding: str, raw: bytes) -> bytes | None:
-        try:
-            return decode(raw, coding, self.options.max_body_bytes)
-        except TooLargeError:
-            self.too_large()
-        except (UnsupportedCodingError, CodingError) as error:
-            if self.options.on_unknown_encoding == "reject":
-                raise DenialError(415, "UNSUPPORTED_ENCODING", "the content-encoding cannot be decoded") from None
-            _log.warning("body_passed", cause=type(error).__name__)
-        return None
+    def _undecodable(self, cause: str) -> None:
+        if self.options.on_unknown_encoding == "reject":
+            raise DenialError(415, "UNSUPPORTED_ENCODING", "the content-encoding cannot be decoded")
+        _log.warning("body_passed", cause=cause)
 
 
 def _json_object(text: bytes) -> Body | None:

@@ -37,6 +37,9 @@ def read_chat(body: Body, head: RequestHead, options: ExtProcOptions) -> ChatReq
     request = read_turn(body, head.wire_format)
     if request is None:
         return None
+    if head.wire_format is WireFormat.OPENAI_CHAT and body.value("functions"):
+        # They would pass the policy unseen, and the provider refuses them beside tools.
+        raise invalid("functions", "is the older form of tools; send tools and tool_choice")
     turn = replace(
         request.turn,
         route=bounds.printable("route", _route(head, options)),
@@ -137,12 +140,15 @@ def write_answer(request: ChatRequest, answer: Answer) -> bytes:
     """The body with the answer's tools and choice; the same bytes where nothing changes."""
     body, wire_format = request.body, request.turn.target.format
     definitions: Sequence[bytes] = [item.definition for item in answer.items]
-    if wire_format is WireFormat.ANTHROPIC_MESSAGES:
+    anthropic = wire_format is WireFormat.ANTHROPIC_MESSAGES
+    # OpenAI's API has no marks; gateways that translate to Anthropic's take them from OpenAI's shape too.
+    if anthropic or any(CACHE_CONTROL.encode() in text for text in request.offered):
+        wants_stable = anthropic and request.cache_breakpoint
         definitions = place_breakpoints(
             request.offered,
             definitions,
-            stable_prefix=answer.stable_prefix if request.cache_breakpoint else 0,
-            elsewhere=_marks_elsewhere(body) if request.cache_breakpoint else 0,
+            stable_prefix=answer.stable_prefix if wants_stable else 0,
+            elsewhere=_marks_elsewhere(body) if wants_stable else 0,
         )
     tools: Change = KEEP
     if list(definitions) != list(request.offered):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
+from typing import Final
 
 import structlog
 import uvloop
@@ -18,6 +20,7 @@ from toolbelay.settings_check import parse_address, require_serving
 from toolbelay.telemetry import logs
 from toolbelay.telemetry.metrics import Metrics
 
+_TICK: Final = 0.2  # seconds between looks at readiness and caches
 _log = structlog.get_logger(__name__)
 
 
@@ -39,9 +42,13 @@ async def _run(settings: Settings) -> None:
         _open_metrics(settings, metrics)
     application = await build(settings, metrics)
     try:
-        async with serving_ext_proc(settings, application):
+        async with serving_ext_proc(settings, application, metrics):
             _log.info("serving_envoy_only", pid=os.getpid())
-            await stop.wait()
+            while not stop.is_set():
+                metrics.ready(ready=application.ready())
+                metrics.sample()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), _TICK)
     finally:
         await application.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import grpc
 import grpc.aio
-import structlog
 from envoy.service.ext_proc.v3 import external_processor_pb2_grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
@@ -24,7 +22,6 @@ from toolbelay.ext_proc.processor import Processor
 SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 MAX_MESSAGE_BYTES = 72 * 1024 * 1024  # bodies over `max_body_bytes` must arrive, to be passed or refused
 _LAST_BYTES = 0.05  # seconds: the last replies leave after their handlers returned
-_log = structlog.get_logger(__name__)
 
 
 class ExternalProcessor(external_processor_pb2_grpc.ExternalProcessorServicer):  # type: ignore[misc]  # untyped
@@ -69,15 +66,8 @@ class ExternalProcessor(external_processor_pb2_grpc.ExternalProcessorServicer): 
                 answered = await exchange.answer(message)
             except OutageError as outage:
                 await context.abort(outage.code, outage.message)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the stream ends with one status
-                incident = uuid.uuid4().hex
-                # The error's text could hold a part of the body: only its kind is logged.
-                _log.error("ext_proc_failed", incident=incident, error=type(error).__name__)
-                await context.abort(grpc.StatusCode.INTERNAL, f"incident {incident}")
             for reply in answered:
                 yield reply
-        if exchange.unchecked:
-            _log.error("answer_not_checked", remedy="set allow_mode_override: true, or response_body_mode: BUFFERED")
 
     async def _next(self, messages: AsyncIterator[Any], exchange: Exchange) -> Any:
         """The next message; `None` at the stream's end."""

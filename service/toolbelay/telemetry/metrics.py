@@ -7,6 +7,7 @@ the first import of this module) and the supervisor's one endpoint adds them up.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -23,6 +24,10 @@ REDIS_CAUSES: Final = frozenset(
     }
 )  # fmt: skip
 UNVERIFIABLE_CAUSES: Final = frozenset({"sql_slow", "sql_unavailable", "sql_behind", "load_failed", "redis_ahead"})
+EXT_PROC_OUTCOMES: Final = frozenset({"rewritten", "unchanged", "untouched", "denied", "outage", "failed"})
+EXT_PROC_ANSWERS: Final = frozenset({"passed", "changed", "denied", "outage", "failed"})
+UNTOUCHED_REASONS: Final = frozenset({"not_chat", "not_json", "too_large", "coding"})
+_BODY_BUCKETS: Final = (4096, 32768, 262144, 1048576, 4194304, 8388608, 67108864)
 STRATEGIES: Final = frozenset({"keyword", "embedding", "hybrid", "rewrite", "static", "caller", "none"})
 
 
@@ -45,6 +50,7 @@ class Metrics:
         self._define_calls()
         self._define_turns()
         self._define_parts()
+        self._define_ext_proc()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"toolbelay_{name}", text, labels, registry=self.registry)
@@ -104,6 +110,23 @@ class Metrics:
         self._cache_hits = self._counter("cache_hits", "Look-ups that a cache answered.", "cache")
         self._cache_misses = self._counter("cache_misses", "Look-ups that a cache could not answer.", "cache")
         self._cache_entries = self._gauge("cache_entries", "Entries of a cache.", "cache")
+
+    def _define_ext_proc(self) -> None:
+        self._ext_proc_requests = self._counter("ext_proc_requests", "Requests shown by Envoy.", "outcome")
+        self._ext_proc_untouched = self._counter("ext_proc_untouched", "Requests that passed as they came.", "reason")
+        self._ext_proc_answers = self._counter("ext_proc_answers", "Models' answers checked for calls.", "outcome")
+        self._ext_proc_seconds = Histogram(
+            "toolbelay_ext_proc_seconds",
+            "Time from a whole request body to its rewritten form.",
+            registry=self.registry,
+            buckets=_BUCKETS,
+        )
+        self._ext_proc_bytes = Histogram(
+            "toolbelay_ext_proc_body_bytes",
+            "Size of whole request bodies, as they came.",
+            registry=self.registry,
+            buckets=_BODY_BUCKETS,
+        )
 
     # Calls
 
@@ -209,6 +232,28 @@ class Metrics:
         self._unverified.set(unverified_seconds)
         self._tenants.set(tenants)
         self._closed.set(closed)
+
+    # Envoy
+
+    def ext_proc_request(self, outcome: str) -> None:
+        """A request of Envoy was answered; `outcome` of EXT_PROC_OUTCOMES."""
+        self._ext_proc_requests.labels(_of(EXT_PROC_OUTCOMES, outcome)).inc()
+
+    def ext_proc_untouched(self, reason: str) -> None:
+        """A request of Envoy passed as it came; `reason` of UNTOUCHED_REASONS."""
+        self._ext_proc_untouched.labels(_of(UNTOUCHED_REASONS, reason)).inc()
+        self.ext_proc_request("untouched")
+
+    def ext_proc_answer(self, outcome: str) -> None:
+        """A model's answer was checked for calls; `outcome` of EXT_PROC_ANSWERS."""
+        self._ext_proc_answers.labels(_of(EXT_PROC_ANSWERS, outcome)).inc()
+
+    def ext_proc_work(self, size: int) -> AbstractContextManager[object]:
+        """Time the work on a whole body of `size` bytes."""
+        self._ext_proc_bytes.observe(size)
+        return self._ext_proc_seconds.time()
+
+    # Caches
 
     def watch_cache(self, name: str, cache: Cache) -> None:
         """Publish a cache's counters at each `sample`; `name` is one of the program's own words."""
