@@ -169,7 +169,7 @@ def test_what_is_no_chat_request() -> None:
 
 @pytest.mark.parametrize("wire_format", [CHAT, RESPONSES, ANTHROPIC])
 def test_odd_messages_never_raise(wire_format: WireFormat) -> None:
-    messages: list[Any] = [None, 5, "x", [], {}, {"role": 5}, {"role": "user"}, {"type": 5}]
+    messages: list[Any] = [None, 5, "x", [], {}, {"role": 5}, {"role": "user"}, {"type": 5}, {"type": {}}, {"role": []}]
     for odd in [*messages, {"role": "assistant", "content": 7}]:
         assert read(wire_format, [user("hi"), odd, {"role": "assistant", "content": [None, 5]}]) is not None
 

@@ -148,7 +148,7 @@ def _after_results(content: JsonValue) -> JsonValue:
     return content[results[-1] + 1 :] or None
 
 
-_RESPONSE_CALLS = frozenset({"function_call", "custom_tool_call", "mcp_call"})
+_RESPONSE_CALLS = ("function_call", "custom_tool_call", "mcp_call")
 
 
 def _response_item(item: JsonValue) -> _Step:
