@@ -272,9 +272,9 @@ def test_without_sql_calls_go_on(world: FaultWorld, fault: Fault) -> None:
     mend = fault(world)
     try:
         for _ in range(10):
-            answer = turn(world, timeout=SHORT)
+            answer = turn(world, timeout=SECONDS)
             assert told(answer)[0] in {"REUSED", "UPDATED"}
-        assert world.client().authorize("kept", ["a"], timeout=SHORT).state_checked
+        assert world.client().authorize("kept", ["a"], timeout=SECONDS).state_checked
         assert world.service.health() == 1
         soon(lambda: world.logged("authority_poll_failed"), POLL_SECONDS + 2)
     finally:
@@ -300,7 +300,7 @@ def test_without_both_calls_are_closed_in_time(
     with both(world, fault, state_fault):
         for timeout in (SECONDS, SECONDS, SHORT, SHORT):
             assert _reason_in_time(world, timeout) == CLOSED
-        assert reason_of(lambda: world.client().authorize("kept", ["a"], timeout=SHORT)) == CLOSED
+        assert reason_of(lambda: world.client().authorize("kept", ["a"], timeout=SECONDS)) == CLOSED
         # A caller without a deadline has the route's.
         began = time.monotonic()
         assert reason_of(lambda: turn(world, timeout=None)) == CLOSED
