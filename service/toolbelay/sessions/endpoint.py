@@ -1,15 +1,16 @@
 """One Redis server: a bounded number of connections, a breaker, and calls that end in time.
 
-redis-py makes and speaks over the connections; which one is used, for how long, and whether it is new to us is decided
-here, because the promises of the port hang on it: a wait that ends inside the call's timeout, no reply that another
+redis-py makes the connections, `wire.py` speaks over them; which one is used, for how long, and whether it is new to us
+is decided here, because the promises of the port hang on it: a wait that ends inside the call's timeout, no reply that another
 call reads, no write sent twice, and the knowledge that a generation came over a connection not used for it before.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -21,7 +22,9 @@ from toolbelay.sessions import faults
 from toolbelay.sessions.breaker import Breaker
 from toolbelay.sessions.lua import Script, command
 from toolbelay.sessions.port import StateUnavailableError
+from toolbelay.sessions.wire import Wire
 
+AT_ONCE = 32  # calls that share a connection
 TELLING_TIMEOUT = 0.05  # seconds; a call given less that runs out of time says nothing of the server
 _ASKING = command(b"ASKING")
 
@@ -61,22 +64,42 @@ class Reply:
 _NOTHING_SENT = Reply(fresh=True)
 
 
-@dataclass(slots=True, eq=False)
 class _Lane:
-    """A connection, and the generation keys that it is proven for in its current era.
+    """A connection, the calls on it, and the generation keys that it is proven for in its current era.
 
     The set is replaced, never emptied: who vouches late, for what the connection was before, changes nothing.
+    `closed`: no further calls, because it is being connected or ends when its last call does.
     """
 
-    connection: AbstractConnection
-    era: int = 0
-    proven: set[bytes] = field(default_factory=set)
+    __slots__ = ("closed", "connection", "era", "in_flight", "proven", "wire")
+
+    def __init__(self, connection: AbstractConnection, era: int) -> None:
+        self.connection = connection
+        self.era = era
+        self.proven: set[bytes] = set()
+        self.wire: Wire | None = None
+        self.in_flight = 0
+        self.closed = False
+
+    @property
+    def connected(self) -> bool:
+        return self.wire is not None and self.wire.open
 
     def proves(self, key: bytes, era: int) -> bool:
-        return self.era == era and key in self.proven
+        return self.era == era and key in self.proven and self.connected
 
     def renew(self, era: int) -> None:
         self.era, self.proven = era, set()
+
+    async def disconnect(self, era: int) -> None:
+        """Without calls: to what it was before it was ever connected."""
+        self.closed = True
+        wire, self.wire = self.wire, None
+        if wire is not None:
+            wire.abort()
+        self.renew(era)
+        await self.connection.disconnect(nowait=True)
+        self.closed = False
 
 
 class _Stage(Enum):
@@ -91,10 +114,10 @@ class _Progress:
 
 
 class Endpoint:
-    """Connections to one server.
+    """Connections to one server, each shared by up to `AT_ONCE` calls.
 
-    `make` gives an unconnected redis-py connection (with no socket timeout and no retry: time is kept here).
-    `aim`, when given, is awaited before each connect to set where the connection goes: Sentinel.
+    `make` gives an unconnected redis-py connection (with no socket timeout and no retry: time is kept here). `size`:
+    connections. `aim`, when given, is awaited before each connect to set where the connection goes: Sentinel.
     """
 
     def __init__(
@@ -108,18 +131,17 @@ class Endpoint:
         self.breaker = breaker
         self._make = make
         self._aim = aim
-        self._free = asyncio.Semaphore(size)
-        self._idle: list[_Lane] = []
-        self._busy: set[_Lane] = set()
-        self._returned = asyncio.Event()
+        self._size = size
+        self._lanes: list[_Lane] = []
+        self._queue: deque[asyncio.Future[None]] = deque()
         self._era = 0
         self._closed = False
 
     async def call(self, call: Call, *, timeout: float, asking: bool = False) -> Reply:
         """Send a call once and read its replies. Raises StateUnavailableError within `timeout` seconds.
 
-        A cancelled or timed out call loses its connection, so that nobody reads its late reply. The server's own
-        refusals come back inside the reply.
+        The connection of a cancelled or timed out call takes no further calls, so that nobody reads its late reply; those
+        that share it may finish. The server's own refusals come back inside the reply.
         """
         if timeout <= 0:
             raise StateUnavailableError(faults.TIMEOUT)
@@ -147,11 +169,16 @@ class Endpoint:
                 self.breaker.inconclusive()
 
     async def forget(self) -> None:
-        """Drop the idle connections, and trust nothing read over the others before: the server may have changed."""
+        """Drop the idle connections, the others when they are idle, and trust nothing read over them before.
+
+        The server may have changed.
+        """
         self.disturb()
-        lanes, self._idle = self._idle, []
-        for lane in lanes:
-            await lane.connection.disconnect(nowait=True)
+        for lane in self._lanes:
+            if lane.in_flight:
+                lane.closed = True
+            else:
+                await lane.disconnect(self._era)
 
     def disturb(self) -> None:
         """Treat each connection as new for generation reads: the roles or slots of servers have changed."""
@@ -164,73 +191,101 @@ class Endpoint:
 
     async def _on_a_lane(self, call: Call, asking: bool, progress: _Progress) -> Reply:  # noqa: FBT001
         while True:
-            async with self._free:
-                lane = self._pick(call)
-                if lane is not None:
-                    return await self._over(lane, call, asking, progress)
-            key = call.generation_key
-            if key is None or not any(busy.proves(key, self._era) for busy in self._busy):
+            lane = self._pick(call)
+            if lane is not None:
+                if self._queue:
+                    self._call_next()  # there may be room for more than one
+                return await self._over(lane, call, asking, progress)
+            if call.proven and not self._proven_is_busy(call):
                 return _NOTHING_SENT
-            self._returned.clear()
-            await self._returned.wait()
+            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._queue.append(place)
+            try:
+                await place
+            except asyncio.CancelledError:
+                if place.done() and not place.cancelled():
+                    self._call_next()  # the place that this call was given is the next one's
+                raise
 
     def _pick(self, call: Call) -> _Lane | None:
-        """An idle connection, a proven one first, or a new one; `None` when only a proven one will do."""
-        key = call.generation_key
-        if key is not None:
-            for at in range(len(self._idle) - 1, -1, -1):
-                if self._idle[at].proves(key, self._era):
-                    return self._idle.pop(at)
+        """A connection with room: a proven one first, then a connected one, then one to connect."""
+        key, spare = call.generation_key, None
+        for lane in self._lanes:
+            connected = lane.connected
+            if lane.closed or lane.in_flight >= AT_ONCE or (lane.in_flight and not connected):
+                continue
+            if connected and (key is None or lane.proves(key, self._era)):
+                return lane
+            if spare is None or (connected and not spare.connected):
+                spare = lane
         if call.proven:
             return None
-        return self._idle.pop() if self._idle else _Lane(self._make(), self._era)
+        if spare is None and len(self._lanes) < self._size:
+            spare = _Lane(self._make(), self._era)
+            self._lanes.append(spare)
+        return spare
+
+    def _proven_is_busy(self, call: Call) -> bool:
+        key = call.generation_key
+        return key is not None and any(lane.proves(key, self._era) and not lane.closed for lane in self._lanes)
+
+    def _call_next(self) -> None:
+        """Let one call that waits for a place look again."""
+        while self._queue:
+            place = self._queue.popleft()
+            if not place.done():
+                place.set_result(None)
+                return
 
     async def _over(self, lane: _Lane, call: Call, asking: bool, progress: _Progress) -> Reply:  # noqa: FBT001
-        self._busy.add(lane)
+        lane.in_flight += 1
         clean = False
         try:
-            progress.stage = _Stage.CONNECTING
-            new = await self._ready(lane)
+            new = not lane.connected
+            if new:
+                progress.stage = _Stage.CONNECTING
+                await self._connect(lane)
             progress.stage = _Stage.SENT
             reply = await self._exchange(lane, call, asking, new)
             clean = True
             return reply
         finally:
-            self._busy.discard(lane)
+            lane.in_flight -= 1
             if not clean or self._closed:
-                lane.renew(self._era)
-                await lane.connection.disconnect(nowait=True)
-            if not self._closed:
-                self._idle.append(lane)
-            self._returned.set()
+                lane.closed = True
+            if lane.closed and not lane.in_flight:
+                await lane.disconnect(self._era)
+            if self._queue:
+                self._call_next()
 
-    async def _ready(self, lane: _Lane) -> bool:
-        """Connect if need be; whether that was needed. An idle connection with unread input or at its end is dead."""
-        connection = lane.connection
-        if connection.is_connected:
-            if not await connection.can_read():
-                return False
-            await connection.disconnect(nowait=True)
+    async def _connect(self, lane: _Lane) -> None:
+        """Alone on the lane. Who fails here leaves it to `_over` to clean up."""
+        if lane.wire is not None:
+            await lane.disconnect(self._era)  # it was lost while idle
+        lane.closed = True
         lane.renew(self._era)
         if self._aim is not None:
-            await self._aim(connection)
-        await connection.connect()  # type: ignore[no-untyped-call]
-        return True
+            await self._aim(lane.connection)
+        await lane.connection.connect()  # type: ignore[no-untyped-call]
+        lane.wire = Wire(lane.connection)
+        lane.closed = False
+        self._call_next()
 
     async def _exchange(self, lane: _Lane, call: Call, asking: bool, new: bool) -> Reply:  # noqa: FBT001
-        connection, key = lane.connection, call.generation_key
+        wire, key = lane.wire, call.generation_key
+        assert wire is not None, "the lane is not connected"
         words = [_ASKING] if asking else []
         if call.script is not None:
             words.append(call.script.by_hash(call.keys, call.args))
         if key is not None:
             words.append(command(b"GET", key))
-        replies = (await _converse(connection, words))[1 if asking else 0 :]
+        replies = (await _converse(wire, words))[1 if asking else 0 :]
         value = replies[0] if call.script is not None else None
         reloaded = call.script is not None and isinstance(value, errors.NoScriptError)
         if reloaded and call.script is not None:
             again = [_ASKING] if asking else []
             again.append(call.script.by_source(call.keys, call.args))
-            value = (await _converse(connection, again))[-1]
+            value = (await _converse(wire, again))[-1]
         if key is None:
             return Reply(value=value, new_lane=new, reloaded=reloaded)
         if lane.era != self._era:
@@ -240,15 +295,12 @@ class Endpoint:
         return Reply(value, replies[-1], fresh, vouch, new_lane=new, reloaded=reloaded)
 
 
-async def _converse(connection: AbstractConnection, words: Sequence[bytes]) -> list[Any]:
+async def _converse(wire: Wire, words: Sequence[bytes]) -> list[Any]:
     """Send commands in one flush and read a reply to each; the server's errors are among the replies."""
-    await connection.send_packed_command(b"".join(words), check_health=False)  # one write, one packet
-    replies: list[Any] = []
-    for _ in words:
-        try:
-            replies.append(await connection.read_response())
-        except errors.ResponseError as refusal:
-            replies.append(refusal)
+    replies = await wire.exchange(words)
+    for reply in replies:
+        if isinstance(reply, errors.ConnectionError):  # LOADING and NOAUTH are such: the connection is of no use
+            raise reply
     return replies
 
 

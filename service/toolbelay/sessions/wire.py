@@ -1,0 +1,102 @@
+"""Many calls over one connection: commands leave as they come, replies come back in their order.
+
+redis-py connects, speaks TLS and authenticates; then its stream is taken over. What its own reading costs, two tasks'
+worth of buffers and futures for each reply, is a third of a trip, and a connection that serves one call at a time pays
+a system call for each command and each reply. Here what is written within one turn of the event loop leaves together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, cast
+
+import hiredis
+from redis import exceptions as errors
+from redis.asyncio.connection import AbstractConnection
+
+_MORE = object()  # hiredis: the reply is not complete
+
+
+class _Waiting:
+    """One call's replies, as they come."""
+
+    __slots__ = ("count", "future", "replies")
+
+    def __init__(self, future: asyncio.Future[list[Any]], count: int) -> None:
+        self.future = future
+        self.count = count
+        self.replies: list[Any] = []
+
+
+class Wire(asyncio.Protocol):
+    """The traffic of one connected redis-py connection.
+
+    Replies belong to calls by their order alone. So a call that is given up keeps its place in it, and whoever owns
+    the wire lets no further calls onto one that owes a reply to nobody: see `Endpoint`.
+    """
+
+    def __init__(self, connection: AbstractConnection) -> None:
+        """Take over. The connection's own methods must not be used but `disconnect`."""
+        self.open = True
+        self._waiting: deque[_Waiting] = deque()
+        self._loop = asyncio.get_running_loop()
+        # The connection's parser knows which error is which, on a Cluster's nodes too.
+        parse_error = connection._parser.parse_error  # noqa: SLF001
+        self._reader = hiredis.Reader(protocolError=errors.InvalidResponse, replyError=parse_error, notEnoughData=_MORE)
+        writer = connection._writer  # noqa: SLF001
+        assert writer is not None, "the connection is not connected"
+        self._transport = cast("asyncio.Transport", writer.transport)
+        self._transport.set_protocol(self)
+
+    def exchange(self, commands: Sequence[bytes]) -> asyncio.Future[list[Any]]:
+        """Send commands together; their replies, the server's errors among them.
+
+        The future fails with redis-py's ConnectionError or InvalidResponse. It may be cancelled.
+        """
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+        if not self.open:
+            future.set_exception(errors.ConnectionError("the connection was closed"))
+            return future
+        self._waiting.append(_Waiting(future, len(commands)))
+        self._transport.write(b"".join(commands))
+        return future
+
+    def abort(self) -> None:
+        """End it now. Calls that wait fail."""
+        self._give_up(errors.ConnectionError("the connection was given up"))
+
+    def data_received(self, data: bytes) -> None:
+        reader, waiting = self._reader, self._waiting
+        try:
+            reader.feed(data)
+            while waiting and (reply := reader.gets()) is not _MORE:
+                first = waiting[0]
+                first.replies.append(reply)
+                if len(first.replies) == first.count:
+                    waiting.popleft()
+                    if not first.future.done():
+                        first.future.set_result(first.replies)
+        except errors.InvalidResponse as error:
+            self._give_up(error)
+        else:
+            if not waiting and reader.has_data():
+                self._give_up(errors.InvalidResponse("a reply that no call asked for"))
+
+    def eof_received(self) -> None:
+        self._end(errors.ConnectionError("the server closed the connection"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(errors.ConnectionError(f"the connection was lost: {type(exc).__name__}"))
+
+    def _give_up(self, error: Exception) -> None:
+        self._end(error)
+        self._transport.abort()
+
+    def _end(self, error: Exception) -> None:
+        self.open = False
+        while self._waiting:
+            future = self._waiting.popleft().future
+            if not future.done():
+                future.set_exception(error)

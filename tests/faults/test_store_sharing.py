@@ -1,0 +1,109 @@
+"""Calls that share a connection: none reads another's reply, and one that is given up costs only itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from tests.contract.session_store_tools import REF, Place, Session, Stores, names, state_of
+from tests.faults.store_fixtures import cause_of, quick_open
+from tests.support.proxy import Proxy
+from tests.support.servers import RedisServer, Server
+from tests.support.waiting import wait_until_async
+from toolbelay.sessions.endpoint import AT_ONCE
+from toolbelay.sessions.port import Found, StateUnavailableError
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture
+def proxy(redis_server: RedisServer, proxy_to: Callable[[Server | int], Proxy]) -> Proxy:
+    return proxy_to(redis_server)
+
+
+@pytest.fixture
+async def stores(redis_server: RedisServer) -> AsyncIterator[Stores]:
+    stores = Stores(Place(redis_server.url, [redis_server]))
+    yield stores
+    await stores.close()
+
+
+async def crowd(stores: Stores, url: str, count: int) -> list[Session]:
+    """Sessions on one store, each with a state of its own."""
+    store = stores.make(url, pool_size=2)
+    sessions = [Session(store, dataclasses.replace(REF, session_id=f"chat-{index}")) for index in range(count)]
+    for index, session in enumerate(sessions):
+        await session.begin(state_of(f"own/{index}"))
+    return sessions
+
+
+async def test_calls_at_once_share_a_connection_and_its_trips(stores: Stores, proxy: Proxy) -> None:
+    sessions = await crowd(stores, f"redis://127.0.0.1:{proxy.port}/0", AT_ONCE)
+    proxy.reset()
+    accepted = proxy.accepted
+    found = await asyncio.gather(*(quick_open(session, 5) for session in sessions))
+    assert [names(opened.state) for opened in found] == [[f"own/{index}"] for index in range(AT_ONCE)]
+    assert proxy.accepted == accepted
+    assert proxy.round_trips < AT_ONCE / 2
+
+
+async def test_a_call_that_is_given_up_leaves_the_others_of_its_connection_alone(stores: Stores, proxy: Proxy) -> None:
+    sessions = await crowd(stores, f"redis://127.0.0.1:{proxy.port}/0", 8)
+    proxy.delay(0.1)
+    calls = [asyncio.create_task(quick_open(session, 5)) for session in sessions[1:]]
+    assert await cause_of(quick_open(sessions[0], 0.06)) == "timeout"
+    calls[3].cancel()
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(results.pop(3), asyncio.CancelledError)
+    rest = [index for index in range(1, 8) if index != 4]
+    assert [names(r.state) for r in results if not isinstance(r, BaseException)] == [[f"own/{i}"] for i in rest]
+    proxy.forward()
+    assert names((await quick_open(sessions[0], 5)).state) == ["own/0"]
+
+
+async def test_the_connection_of_a_lost_reply_serves_nobody_afterwards(stores: Stores, proxy: Proxy) -> None:
+    sessions = await crowd(stores, f"redis://127.0.0.1:{proxy.port}/0", 4)
+    proxy.black_hole()
+    assert await cause_of(quick_open(sessions[0], 0.1)) == "timeout"
+    proxy.forward()
+    for _ in range(3):
+        found = await asyncio.gather(*(quick_open(session, 5) for session in sessions))
+        assert [names(opened.state) for opened in found] == [[f"own/{index}"] for index in range(4)]
+
+
+async def test_a_connection_lost_while_idle_is_made_again_for_the_next_call(
+    stores: Stores, redis_server: RedisServer
+) -> None:
+    (session,) = await crowd(stores, redis_server.url, 1)
+    redis_server.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    await wait_until_async(lambda: _opens(session), 5, "the store connects again")
+    assert names((await quick_open(session, 5)).state) == ["own/0"]
+
+
+async def _opens(session: Session) -> bool:
+    with contextlib.suppress(StateUnavailableError):
+        return (await quick_open(session, 5)).found is Found.PRESENT
+    return False
+
+
+async def test_a_reply_that_nobody_asked_for_ends_the_connection(stores: Stores) -> None:
+    accepted = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        while await reader.read(65536):
+            writer.write(b":1\r\n:2\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        store = stores.make(f"redis://127.0.0.1:{port}/0", pool_size=1)
+        for calls in range(1, 4):
+            await store.end(REF, timeout=1)
+            assert accepted == calls
+        await stores.close()
