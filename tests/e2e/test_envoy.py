@@ -8,15 +8,26 @@ import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
-import httpx
 import pytest
 
-from tests.support.binaries import MissingBinaryError
-from tests.support.envoy import Envoy, Received, Upstream, envoy_binary
-from tests.support.ext_proc import JWT, PATHS, FakeApplication, ProcessorThread, chat_body
+from tests.support.envoy import envoy_binary
+from tests.support.envoy_stack import (
+    ANTHROPIC,
+    CHAT,
+    FAILS_OPEN,
+    HEADERS,
+    MODES,
+    RENDERED,
+    RESPONSES,
+    SMALL_BUFFER,
+    Stack,
+    chunks,
+    mode_changes,
+    open_stack,
+)
+from tests.support.ext_proc import JWT, PATHS, FakeApplication, chat_body
 from tests.support.waiting import wait_until
 from toolbelay.catalog.formats import WireFormat
 from toolbelay.errors import ErrorReason, ToolbelayError
@@ -24,66 +35,6 @@ from toolbelay.ext_proc.options import ExtProcOptions
 from toolbelay.planner.calls import Denial
 
 pytestmark = pytest.mark.e2e
-
-CHAT, RESPONSES, ANTHROPIC = WireFormat.OPENAI_CHAT, WireFormat.OPENAI_RESPONSES, WireFormat.ANTHROPIC_MESSAGES
-MODES = ["BUFFERED", "BUFFERED_PARTIAL", "STREAMED", "FULL_DUPLEX_STREAMED"]
-HEADERS = {"content-type": "application/json", "x-toolbelay-token": JWT, "x-session-id": "s1"}
-RENDERED = {
-    CHAT: b'{"type":"function","function":{"name":"find","description":"Finds \\u00e9.","parameters":{"type":"object"}}}',
-    RESPONSES: b'{"type":"function","name":"find","description":"Finds \\u00e9.","parameters":{"type":"object"}}',
-    ANTHROPIC: b'{"name":"find","description":"Finds \\u00e9.","input_schema":{"type":"object"}}',
-}
-FAILS_OPEN = {"failure_mode_allow: false": "failure_mode_allow: true"}
-SMALL_BUFFER = {"per_connection_buffer_limit_bytes: 10485760": "per_connection_buffer_limit_bytes: 32768"}
-
-
-class Stack:
-    """A processor, Envoy in front of it, and the upstream behind."""
-
-    def __init__(self, processor: ProcessorThread, envoy: Envoy, upstream: Upstream) -> None:
-        self.processor, self.envoy, self.upstream = processor, envoy, upstream
-        self.client = httpx.Client(base_url=envoy.url, timeout=20)
-
-    @property
-    def app(self) -> FakeApplication:
-        return self.processor.app
-
-    def post(self, body: bytes | Iterator[bytes], wire_format: WireFormat = CHAT, **headers: str) -> httpx.Response:
-        more = {key.replace("_", "-"): value for key, value in headers.items()}
-        return self.client.post(PATHS[wire_format], content=body, headers={**HEADERS, **more})
-
-    def forwarded(self, body: bytes | Iterator[bytes], wire_format: WireFormat = CHAT, **headers: str) -> Received:
-        answer = self.post(body, wire_format, **headers)
-        assert answer.status_code == 200, answer.text
-        return self.upstream.last()
-
-
-def mode_changes(mode: str) -> dict[str, str]:
-    trailers = "\n                        request_trailer_mode: SEND" if mode.startswith("FULL") else ""
-    return {"request_body_mode: BUFFERED": f"request_body_mode: {mode}{trailers}"}
-
-
-def open_stack(
-    stack: ExitStack,
-    changes: dict[str, str] | None = None,
-    options: ExtProcOptions | None = None,
-    app: FakeApplication | None = None,
-) -> Stack:
-    try:
-        envoy_binary()
-    except MissingBinaryError as error:
-        pytest.skip(str(error))
-    streamed = "request_body_mode: STREAMED" in (changes or {}).values()
-    processor = ProcessorThread(replace(options or ExtProcOptions(), allow_streamed=streamed), app)
-    stack.callback(processor.close)
-    upstream = Upstream()
-    stack.callback(upstream.close)
-    envoy = Envoy(processor.port, upstream.port, changes)
-    stack.callback(envoy.close)
-    envoy.start()
-    opened = Stack(processor, envoy, upstream)
-    stack.callback(opened.client.close)
-    return opened
 
 
 @pytest.fixture(scope="module", params=MODES)
@@ -103,10 +54,6 @@ def deployed() -> Iterator[Stack]:
 def make() -> Iterator[Callable[..., Stack]]:
     with ExitStack() as stack:
         yield lambda *args, **options: open_stack(stack, *args, **options)
-
-
-def chunks(body: bytes, size: int) -> Iterator[bytes]:
-    return (body[at : at + size] for at in range(0, len(body), size))
 
 
 def test_envoy_validates_the_file(deployed: Stack) -> None:

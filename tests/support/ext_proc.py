@@ -135,18 +135,22 @@ class ProcessorThread:
     """The processor's real listener on a loop of its own, so that a test can stop it, hang it and look inside."""
 
     def __init__(
-        self, options: ExtProcOptions | None = None, app: FakeApplication | None = None, port: int = 0
+        self,
+        options: ExtProcOptions | None = None,
+        app: FakeApplication | None = None,
+        port: int = 0,
+        listen: ListenOptions | None = None,
     ) -> None:
         self.app = app or FakeApplication()
         self._options = options or ExtProcOptions()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._server = self._run(self._start(port))
+        self._server = self._run(self._start(listen or ListenOptions(parse_address(f"127.0.0.1:{port}"))))
         self.port = self._server.port
 
-    async def _start(self, port: int) -> ExtProcServer:
-        server = ExtProcServer(ListenOptions(parse_address(f"127.0.0.1:{port}")), self.app.processor(self._options))
+    async def _start(self, listen: ListenOptions) -> ExtProcServer:
+        server = ExtProcServer(listen, self.app.processor(self._options))
         server.bind()
         await server.start()
         await server.set_ready(ready=True)

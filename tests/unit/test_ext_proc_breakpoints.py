@@ -37,6 +37,21 @@ def test_a_mark_moves_with_its_exact_bytes_and_once() -> None:
     assert place_breakpoints(given, [marked(B, HOUR), A, C]) == [B, A, marked(C, HOUR)]
 
 
+def nested(name: str, mark: bytes | None = None) -> bytes:
+    own = b',"cache_control":' + mark if mark else b""
+    return b'{"type":"function","function":{"name":"%b"%b}}' % (name.encode(), own)
+
+
+def test_openais_shape_has_them_beside_or_inside_the_function() -> None:
+    """Gateways that translate to Anthropic's API take marks in either place."""
+    beside = marked(nested("a"))
+    assert place_breakpoints([beside], [beside, nested("b")]) == [nested("a"), marked(nested("b"))]
+    inside = nested("a", HOUR)
+    assert place_breakpoints([inside], [inside]) == [inside]
+    assert place_breakpoints([inside], [inside, nested("b")]) == [nested("a"), marked(nested("b"), HOUR)]
+    assert place_breakpoints([nested("b"), inside], [nested("b")]) == [marked(nested("b"), HOUR)]
+
+
 def test_it_never_stands_on_a_deferred_tool() -> None:
     late = deferred(C)
     assert place_breakpoints([marked(A), late], [marked(A), B, late]) == [A, marked(B), late]

@@ -431,6 +431,15 @@ async def test_a_breakpoint_at_the_stable_prefix_where_envoys_route_wants_one() 
     assert not any("cache_control" in item for item in tools)
 
 
+@pytest.mark.parametrize("wire_format", [CHAT, RESPONSES])
+async def test_a_breakpoint_in_openais_shape_moves_too(wire_format: WireFormat) -> None:
+    own: dict[str, Any] = {"type": "function", "name": "own", "cache_control": {"type": "ephemeral"}}
+    if wire_format is CHAT:
+        own = {"type": "function", "function": {"name": "own"}, "cache_control": {"type": "ephemeral"}}
+    tools = json.loads(new_body(await sent(chat_body(wire_format, tools=[own]), wire_format)))["tools"]
+    assert ["cache_control" in item for item in tools] == [False, True]
+
+
 async def test_the_callers_breakpoint_moves_to_the_last_tool() -> None:
     own = {"name": "own", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}}
     tools = json.loads(new_body(await sent(chat_body(ANTHROPIC, tools=[own]), ANTHROPIC)))["tools"]
