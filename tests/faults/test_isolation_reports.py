@@ -131,16 +131,16 @@ BAD_CLAIMS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("claims", BAD_CLAIMS, ids=lambda claims: str(claims)[:40])
+@pytest.mark.parametrize("claims", BAD_CLAIMS, ids=[f"{next(iter(c))}-{n}" for n, c in enumerate(BAD_CLAIMS)])
 def test_rows_33_to_35_odd_claims_are_unauthenticated(service: Service, claims: dict[str, Any]) -> None:
     bearer = signed(**claims)
     assert reason_of(lambda: Client(service.channel, bearer).select("s")) in UNAUTHENTICATED
 
 
-@pytest.mark.parametrize("claims", [{"iat": NOW + 2}, {"nbf": NOW + 2}, {"aud": ["else", AUDIENCE]}, {"sub": "42"}])
-def test_rows_33_to_35_small_differences_are_forgiven(service: Service, claims: dict[str, Any]) -> None:
-    claims = {name: time.time() + 2 if name in {"iat", "nbf"} else value for name, value in claims.items()}
-    assert reason_of(lambda: Client(service.channel, signed(**claims)).select("s")) == "OK"
+def test_rows_33_to_35_small_differences_are_forgiven(service: Service) -> None:
+    soon, ago = time.time() + 2, time.time() - 2
+    for claims in ({"iat": soon}, {"nbf": soon}, {"exp": ago}, {"aud": ["else", AUDIENCE]}, {"sub": "42"}):
+        assert reason_of(lambda c=claims: Client(service.channel, signed(**c)).select("s")) == "OK"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
