@@ -59,6 +59,7 @@ RESPONSE_RESULT = {"type": "function_call_output", "call_id": "1", "output": "de
         ("/v1/messages?beta=true", ANTHROPIC),
         ("/v1/messages/count_tokens", None),
         ("/v1/responses/resp_1/cancel", None),
+        ("/V1/Chat/Completions", CHAT),
         ("/v1/models", None),
         ("/v1/embeddings?x=/chat/completions", None),
         ("", None),

@@ -51,8 +51,11 @@ class _Step:
 
 
 def format_of_path(path: str) -> WireFormat | None:
-    """The chat endpoint's format by the end of its path, whatever stands before; `None` for other paths."""
-    bare = path.partition("?")[0].rstrip("/")
+    """The chat endpoint's format by the end of its path, whatever stands before; `None` for other paths.
+
+    Upper case counts as lower case: some model APIs do not tell them apart.
+    """
+    bare = path.partition("?")[0].rstrip("/").lower()
     return next((wire_format for end, wire_format in _PATHS.items() if bare.endswith(end)), None)
 
 
