@@ -89,6 +89,7 @@ async def rank_turn(
             deadline=deadline,
             options=route.ranking,
             sticky=bool(request.session_id) and route.sticky.enabled,
+            memory=scene.ranking_memory,
         )
     )
     if not ranking.strategy:

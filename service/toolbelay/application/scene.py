@@ -56,7 +56,10 @@ class Scene:
         self.target = target
         self.offer = offer
         self._view = view
-        self._facts = _remembered(snapshot, target, offer, view)
+        memory = _remembered(snapshot, target, offer, view)
+        self._facts: dict[str, Fact] = {} if memory is None else memory.facts
+        # What an index may remember of `eligible`; none where the request's own offer has a say in that.
+        self.ranking_memory = None if memory is None else memory.ranking
         self._ranked_by_name = {t.exposed_name: t for t in offer.ranked.values()} if offer.ranked else {}
 
     def tool(self, tool_id: str) -> Tool | None:
@@ -156,22 +159,32 @@ class Scene:
         return tool.tool_id in self.offer.definitions or carries(tool, self.target.format)
 
 
-def _remembered(snapshot: TenantSnapshot[Any], target: Target, offer: Offer, view: Permits) -> dict[str, Fact]:
-    """The facts known already: all that they depend on is the key, or part of the snapshot.
+class _Memory:
+    """What is known of one caller and target under one snapshot: facts by tool id, and an index's own notes."""
+
+    __slots__ = ("facts", "ranking")
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Fact] = {}
+        self.ranking: dict[str, Any] = {}
+
+
+def _remembered(snapshot: TenantSnapshot[Any], target: Target, offer: Offer, view: Permits) -> _Memory | None:
+    """What is known already: all that it depends on is the key, or part of the snapshot.
 
     What a request offers changes standings, so such a turn remembers for itself alone.
     """
     if offer.filters or offer.owned:
-        return {}
+        return None
     key = (view.memory, target.format.value, target.capabilities)
-    memories: OrderedDict[object, dict[str, Fact]] | None = snapshot.memory.get("facts")
+    memories: OrderedDict[object, _Memory] | None = snapshot.memory.get("facts")
     if memories is None:
         memories = snapshot.memory["facts"] = OrderedDict()
-    facts = memories.get(key)
-    if facts is None:
-        facts = memories[key] = {}
+    memory = memories.get(key)
+    if memory is None:
+        memory = memories[key] = _Memory()
         if len(memories) > _MAX_MEMORIES:
             memories.popitem(last=False)
-    elif len(facts) >= _MAX_FACTS:
-        facts = memories[key] = {}
-    return facts
+    elif len(memory.facts) >= _MAX_FACTS:
+        memory.facts = {}
+    return memory

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from toolbelay.ranking.corpus import Rows
+from toolbelay.ranking.eligible import EligibleRows
 from toolbelay.ranking.lexical import Scores
 from toolbelay.ranking.priors import Hits
 from toolbelay.ranking.strategies.base import Relevance
@@ -14,28 +13,30 @@ from toolbelay.ranking.strategies.base import Relevance
 FIRST_LOOK = 2  # times what is wanted: most callers may see most tools
 
 
-def best_hits(relevance: Relevance, eligible: Callable[[int], bool], most: int) -> Hits:
+def best_hits(relevance: Relevance, eligible: EligibleRows, most: int) -> Hits:
     """At most `most` eligible rows with a score, best first, ties by row (tool id).
 
     Rows that do not match are among them, as evidence of their toolset, unless none matches.
     """
     scores = np.where(np.isfinite(relevance.scores), relevance.scores, np.float32(0))
-    found: list[int] = []
-    seen = 0
-    for look in (FIRST_LOOK * most, len(scores)):
-        rows = _best(scores, look)
-        for row in rows[seen:].tolist():
-            if eligible(row):
-                found.append(row)
-                if len(found) >= most:
-                    break
-        seen = len(rows)
-        if len(found) == most:
-            break
-    hits = np.array(found, np.intp)
+    hits = _eligible(_best(scores, FIRST_LOOK * most), eligible, most)
+    if len(hits) < most and FIRST_LOOK * most < len(scores):
+        hits = _eligible(_best(scores, len(scores)), eligible, most)
     if not relevance.matches[hits].any():
         hits = hits[:0]
     return Hits(hits, scores, relevance.matches)
+
+
+def _eligible(rows: Rows, eligible: EligibleRows, most: int) -> Rows:
+    """The first `most` eligible rows. Asks about few more than it takes to find them."""
+    found: list[Rows] = []
+    at, missing, size = 0, most, most
+    while missing > 0 and at < len(rows):
+        some = eligible.of(rows[at : at + size])[:missing]
+        found.append(some)
+        missing -= len(some)
+        at, size = at + size, size * 2
+    return np.concatenate(found) if found else rows[:0]
 
 
 def _best(scores: Scores, most: int) -> Rows:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache
 from math import isfinite
+
+import numpy as np
 
 from toolbelay.catalog.model import Tool
 from toolbelay.planner.model import Scored
 from toolbelay.ranking.admission import admitted
-from toolbelay.ranking.corpus import Corpus, build_corpus
+from toolbelay.ranking.corpus import Corpus, Rows, build_corpus
 from toolbelay.ranking.documents import Document
+from toolbelay.ranking.eligible import EligibleRows
 from toolbelay.ranking.endpoints.chat import Rewriter
 from toolbelay.ranking.hits import best_hits
 from toolbelay.ranking.port import Ranking, RankQuery
@@ -149,7 +151,7 @@ class CatalogIndex:
         whole = query.options.admission == "toolsets" and query.sticky
         parts = clauses(query.query, words) if whole else []
         relevance, *of_parts = await strategy.relevance(searchable, [text, *parts], query.options)
-        eligible = _by_row(corpus, query.eligible, remember=bool(parts))
+        eligible = EligibleRows(corpus, query.eligible, query.memory)
         if not query.sticky:
             return _matches(corpus, best_hits(relevance, eligible, query.limit).matching(), query)
         hits = best_hits(relevance, eligible, max(MOST_HITS, query.limit))
@@ -220,34 +222,25 @@ class CatalogIndex:
         return [corpus.documents[row] for row in rows]
 
 
-def _by_row(corpus: Corpus, eligible: Callable[[str], bool], *, remember: bool) -> Callable[[int], bool]:
-    """`eligible` by row; `remember`: for rows that are asked for more than once."""
-    documents = corpus.documents
-
-    def by_row(row: int) -> bool:
-        return eligible(documents[row].tool_id)
-
-    return cache(by_row) if remember else by_row
-
-
 def _rows(corpus: Corpus, tool_ids: Iterable[str]) -> list[int]:
     return [corpus.row_of[tool_id] for tool_id in tool_ids if tool_id in corpus.row_of]
 
 
-def _eligible_members(corpus: Corpus, toolsets: Iterable[int], eligible: Callable[[int], bool]) -> dict[int, list[int]]:
+def _eligible_members(corpus: Corpus, toolsets: Iterable[int], eligible: EligibleRows) -> dict[int, Rows]:
     """The eligible tools of toolsets that are small enough to come whole."""
     return {
-        toolset: [row for row in corpus.members[toolset].tolist() if eligible(row)]
+        toolset: eligible.of(corpus.members[toolset])
         for toolset in toolsets
         if len(corpus.members[toolset]) <= MOST_MEMBERS
     }
 
 
 def _matches(corpus: Corpus, scores: Mapping[int, float], query: RankQuery) -> tuple[Scored, ...]:
-    ordered = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    rows, values = np.fromiter(scores, np.intp, len(scores)), np.fromiter(scores.values(), np.float64, len(scores))
+    order = np.lexsort((rows, -values))[: query.limit]
     kept = [
         Scored(corpus.documents[row].tool_id, score)
-        for place, (row, score) in enumerate(ordered[: query.limit])
+        for place, (row, score) in enumerate(zip(rows[order].tolist(), values[order].tolist(), strict=True))
         if score > 0 and (score >= query.threshold or place < query.preserve)
     ]
     return tuple(kept)

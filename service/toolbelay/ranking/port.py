@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from toolbelay.catalog.model import Tool
 from toolbelay.planner.model import Scored
@@ -25,6 +25,8 @@ class RankQuery:
     `sticky`: later turns of a session will keep what is chosen now, so that priors may look beyond this query;
     False (stateless selections) ranks by relevance to the query alone.
     `deadline`: `asyncio` loop time by which the answer is wanted.
+    `memory`: where an index may leave what it knows of `eligible`. Two queries have the same one only where `eligible`
+    answers the same for both. Bounded by what the index puts in: a byte for each tool.
     """
 
     query: str
@@ -38,6 +40,7 @@ class RankQuery:
     sticky: bool = True
     deadline: float = float("inf")
     options: RankingOptions = field(default_factory=RankingOptions)
+    memory: MutableMapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,8 @@ def evidence(corpus: Corpus, hits: Hits, said: frozenset[str]) -> dict[int, floa
     toolsets = corpus.toolset_of[hits.rows]
     order = np.argsort(toolsets, kind="stable")  # by toolset, best first within
     grouped = toolsets[order]
-    numbers, starts, sizes = np.unique(grouped, return_index=True, return_counts=True)
+    starts = np.flatnonzero(np.diff(grouped, prepend=-1))
+    numbers, sizes = grouped[starts], np.diff(starts, append=len(grouped))
     places = np.arange(len(grouped)) - np.repeat(starts, sizes)
     weighted = hits.relevance[hits.rows][order] * DECAY**places
     sums = np.add.reduceat(weighted, starts) if len(starts) else weighted
@@ -76,7 +77,7 @@ def scored(
     corpus: Corpus,
     hits: Hits,
     share: Mapping[int, float],
-    members: Mapping[int, Sequence[int]],
+    members: Mapping[int, Rows],
     called: Iterable[int],
     options: RankingOptions,
 ) -> dict[int, float]:
@@ -89,7 +90,7 @@ def scored(
     best hit.
     """
     called = frozenset(called)
-    rows = _with_members(hits, [member for toolset in share for member in members.get(toolset, ())])
+    rows = _with_members(hits, [members[toolset] for toolset in share if toolset in members])
     relevance = hits.relevance[rows].astype(np.float64)
     toolsets = corpus.toolset_of[rows]
     prior = np.zeros(len(rows))
@@ -106,14 +107,15 @@ def scored(
     return scores
 
 
-def _with_members(hits: Hits, members: Sequence[int]) -> Rows:
+def _with_members(hits: Hits, members: Sequence[Rows]) -> Rows:
     """The hits that match, best first, then the members that have any relevance."""
     rows = hits.rows[hits.matches[hits.rows]]
     if not members:
         return rows
-    others = np.array(members, np.intp)
-    others = others[(hits.relevance[others] > 0) & ~np.isin(others, rows)]
-    return np.concatenate([rows, others])
+    fresh = hits.relevance > 0
+    fresh[rows] = False
+    others = np.concatenate(members)
+    return np.concatenate([rows, others[fresh[others]]])
 
 
 def _supplied(corpus: Corpus, toolset: int, rows: Rows, relevance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -122,7 +124,7 @@ def _supplied(corpus: Corpus, toolset: int, rows: Rows, relevance: npt.NDArray[n
     if table is None:
         return np.zeros(len(rows))
     places = np.searchsorted(corpus.members[toolset], rows)
-    given: npt.NDArray[np.float64] = (relevance[:, None] * table[np.ix_(places, places)]).max(axis=0)
+    given: npt.NDArray[np.float64] = (relevance[:, None] * table[places[:, None], places]).max(axis=0)
     return given
 
 

@@ -58,11 +58,12 @@ class Vocabulary:
 
 def vocabulary(options: RankingOptions) -> Vocabulary:
     """The vocabulary of a route, remembered by its options."""
-    return _vocabulary(options.stop_words, (*(DEFAULT_SYNONYMS if options.default_synonyms else ()), *options.synonyms))
+    return _vocabulary(options.stop_words, options.synonyms, defaults=options.default_synonyms)
 
 
 @lru_cache(maxsize=256)
-def _vocabulary(stop_words: tuple[str, ...], rules: tuple[str, ...]) -> Vocabulary:
+def _vocabulary(stop_words: tuple[str, ...], own: tuple[str, ...], *, defaults: bool) -> Vocabulary:
+    rules = (*(DEFAULT_SYNONYMS if defaults else ()), *own)
     added = frozenset(word for text in stop_words for word in words(text))
     return Vocabulary(STOP_WORDS | added, synonyms(rules))
 

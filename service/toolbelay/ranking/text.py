@@ -112,7 +112,7 @@ _STEMMER_LOCK = Lock()  # a stemmer keeps its word in itself, and indexing runs 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
     """An English word without its ending; any other word as it is."""
-    if len(word) < 3 or not word.isascii():
+    if len(word) < 3 or not word.isascii() or word.isdigit():
         return word
     with _STEMMER_LOCK:
         return str(_STEMMER.stemWord(word))
