@@ -196,7 +196,7 @@ class Endpoint:
                 if self._queue:
                     self._call_next()  # there may be room for more than one
                 return await self._over(lane, call, asking, progress)
-            if call.proven and not self._proven_is_busy(call):
+            if call.proven:
                 return _NOTHING_SENT
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._queue.append(place)
@@ -208,11 +208,14 @@ class Endpoint:
                 raise
 
     def _pick(self, call: Call) -> _Lane | None:
-        """A connection with room: a proven one first, then a connected one, then one to connect."""
+        """A connection with room: a proven one first, then a connected one, then one to connect.
+
+        Who needs a proven one finds room on it: a few short reads more, and they are wanted when the others have none.
+        """
         key, spare = call.generation_key, None
         for lane in self._lanes:
-            connected = lane.connected
-            if lane.closed or lane.in_flight >= AT_ONCE or (lane.in_flight and not connected):
+            connected, full = lane.connected, lane.in_flight >= AT_ONCE and not call.proven
+            if lane.closed or full or (lane.in_flight and not connected):
                 continue
             if connected and (key is None or lane.proves(key, self._era)):
                 return lane
@@ -224,10 +227,6 @@ class Endpoint:
             spare = _Lane(self._make(), self._era)
             self._lanes.append(spare)
         return spare
-
-    def _proven_is_busy(self, call: Call) -> bool:
-        key = call.generation_key
-        return key is not None and any(lane.proves(key, self._era) and not lane.closed for lane in self._lanes)
 
     def _call_next(self) -> None:
         """Let one call that waits for a place look again."""
