@@ -285,6 +285,22 @@ def test_a_streaming_answer_is_never_held_back(make: Callable[..., Stack], mode:
         assert b"".join(arriving) == b"data: 2\n\n"
 
 
+@pytest.mark.parametrize("mode", ["BUFFERED", "BUFFERED_PARTIAL", "STREAMED"])
+def test_an_answer_that_is_not_checked_may_be_of_any_size(make: Callable[..., Stack], mode: str) -> None:
+    stack = make(mode_changes(mode))
+    stack.upstream.answer = bytes(30_000_000)
+    for path in (PATHS[CHAT], "/v1/models"):
+        answer = stack.client.post(path, content=chat_body(CHAT), headers=HEADERS)
+        assert (answer.status_code, len(answer.content)) == (200, 30_000_000)
+
+
+def test_an_answer_that_cannot_be_checked_does_not_pass(make: Callable[..., Stack]) -> None:
+    stack = make(options=ExtProcOptions(authorize_calls=True))
+    for size, status in ((6_000_000, 200), (9_000_000, 502), (30_000_000, 500)):  # ours, then Envoy's own limit
+        stack.upstream.answer = json.dumps({"x": "y" * size}).encode()
+        assert stack.post(chat_body(CHAT)).status_code == status
+
+
 def test_a_streaming_answer_passes_untouched(make: Callable[..., Stack]) -> None:
     app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
     stack = make(options=ExtProcOptions(authorize_calls=True), app=app)

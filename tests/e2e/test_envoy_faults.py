@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import signal
 import socket
 import subprocess
@@ -156,6 +157,17 @@ def raw_post(stack: Stack, parts: list[bytes], trailers: bytes = b"", **more: st
         while received := connection.recv(65536):
             answer += received
     return int(answer.split()[1])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_row_59_trailers_behind_a_compressed_body(make: Callable[..., Stack], mode: str) -> None:
+    """STREAMED sees its end too late to put it back, BUFFERED_PARTIAL never: refused or untouched, never lost."""
+    stack = make({**TRAILERS, **mode_changes(mode)})
+    body = gzip.compress(BODY)
+    status = raw_post(stack, [body[:50], body[50:]], b"x-checksum: 1\r\n", **{"content-encoding": "gzip"})
+    assert status == (400 if mode == "STREAMED" else 200)
+    went_on = {"STREAMED": [], "BUFFERED_PARTIAL": [BODY]}.get(mode, [REWRITTEN])
+    assert [gzip.decompress(got.body) for got in stack.upstream.received] == went_on
 
 
 @pytest.mark.parametrize("sends", [False, True])

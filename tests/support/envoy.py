@@ -123,7 +123,7 @@ class Upstream:
                     self.send_header(key, value)
                 self.send_header("content-length", str(len(outer.answer) + len(outer.more)))
                 self.end_headers()
-                with contextlib.suppress(BrokenPipeError):  # Envoy has given the request up
+                with contextlib.suppress(ConnectionError):  # Envoy has given the request up
                     self.wfile.write(outer.answer)
                     self.wfile.flush()
                     outer.may_end.wait(30)

@@ -116,7 +116,19 @@ class Exchange:
         remove = self._processor.carriers(head) if chat else [self._options.token_header]
         if not chat:
             self._processor.metrics.ext_proc_untouched("not_chat")
-        return [replies.request_headers(remove=remove, skip_rest=not chat and buffered)]
+        return [replies.request_headers(remove=remove, mode=self._wanted(chat=chat))]
+
+    def _wanted(self, *, chat: bool) -> Any:
+        """The bodies to ask Envoy for; `None` = as configured."""
+        if self._request_mode == Mode.FULL_DUPLEX_STREAMED:
+            return None  # Envoy heeds no mode_override there
+        streamed = self._request_mode == Mode.STREAMED
+        if not chat:
+            return None if streamed else Mode(request_body_mode=Mode.NONE, response_body_mode=Mode.NONE)
+        # Said before the answer comes: what Envoy has begun to buffer, it refuses over its limit.
+        answers = Mode.BUFFERED if self._options.authorize_calls else Mode.NONE
+        trailers = Mode.SEND if streamed else Mode.DEFAULT  # they may be all that says that a body is over
+        return Mode(request_body_mode=self._request_mode, request_trailer_mode=trailers, response_body_mode=answers)
 
     def _require_modes(self) -> None:
         """Refuse what would let a request or an answer pass unseen, or in part. Raises DenialError."""

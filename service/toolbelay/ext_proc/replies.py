@@ -17,18 +17,17 @@ Mode = processing_mode_pb2.ProcessingMode
 _PIECE = 1024 * 1024  # bytes of one streamed message
 
 
-def request_headers(*, remove: Iterable[str], skip_rest: bool) -> Any:
-    """Go on, without some headers. `skip_rest`: neither body is wanted.
+def request_headers(*, remove: Iterable[str], mode: Any = None) -> Any:
+    """Go on, without some headers. `mode`: the bodies and trailers that are wanted; `None` = as configured.
 
     The response's headers still come: Envoy would close the stream otherwise, and then wait on it when its own
     buffer limit answers 413 at the same moment.
     """
     common = pb.CommonResponse(header_mutation=pb.HeaderMutation(remove_headers=list(remove)))
     reply = pb.ProcessingResponse(request_headers=pb.HeadersResponse(response=common))
-    if skip_rest:
-        reply.mode_override.CopyFrom(
-            Mode(response_header_mode=Mode.SEND, request_body_mode=Mode.NONE, response_body_mode=Mode.NONE)
-        )
+    if mode is not None:
+        reply.mode_override.CopyFrom(mode)
+        reply.mode_override.response_header_mode = Mode.SEND
     return reply
 
 
