@@ -41,9 +41,8 @@ def _eligible(rows: Rows, eligible: EligibleRows, most: int) -> Rows:
 
 def _best(scores: Scores, most: int) -> Rows:
     """The rows of the greatest positive scores, at least `most` where there are, all that tie with the last."""
+    least = np.float32(0)
     if most < len(scores):
         least = np.partition(scores, len(scores) - most)[len(scores) - most]
-        rows = np.flatnonzero((scores >= least) & (scores > 0))
-    else:
-        rows = np.flatnonzero(scores > 0)
-    return rows[np.lexsort((rows, -scores[rows]))]
+    rows = (scores >= least if least > 0 else scores > 0).nonzero()[0]
+    return rows[(-scores[rows]).argsort(kind="stable")]

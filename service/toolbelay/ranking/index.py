@@ -19,7 +19,7 @@ from toolbelay.ranking.eligible import EligibleRows
 from toolbelay.ranking.endpoints.chat import Rewriter
 from toolbelay.ranking.hits import best_hits
 from toolbelay.ranking.port import Ranking, RankQuery
-from toolbelay.ranking.priors import evidence, leading, scored
+from toolbelay.ranking.priors import Values, evidence, leading, scored
 from toolbelay.ranking.query import clauses, read_query, vocabulary
 from toolbelay.ranking.strategies.base import Searchable, Strategy
 from toolbelay.ranking.strategies.embedding import EmbeddingStrategy
@@ -153,14 +153,14 @@ class CatalogIndex:
         relevance, *of_parts = await strategy.relevance(searchable, [text, *parts], query.options)
         eligible = EligibleRows(corpus, query.eligible, query.memory)
         if not query.sticky:
-            return _matches(corpus, best_hits(relevance, eligible, query.limit).matching(), query)
+            return _matches(corpus, *best_hits(relevance, eligible, query.limit).matching(), query)
         hits = best_hits(relevance, eligible, max(MOST_HITS, query.limit))
         if not len(hits.rows):
             return ()
         gathered = evidence(corpus, hits, text.said)
         share = leading(gathered, hits.best)
         called = _rows(corpus, query.called)
-        scores = scored(
+        rows, values = scored(
             corpus,
             hits,
             share,
@@ -182,9 +182,11 @@ class CatalogIndex:
                 eligible=eligible,
                 options=query.options,
             )
+            scores = dict(zip(rows.tolist(), values.tolist(), strict=True))
             kept = {row: scores[row] for row in stored if row in scores}
-            scores = kept | {row: max(scores.get(row, 0.0), value, LEAST_SCORE) for row, value in brought.items()}
-        return _matches(corpus, scores, query)
+            kept |= {row: max(scores.get(row, 0.0), value, LEAST_SCORE) for row, value in brought.items()}
+            rows, values = np.array(list(kept), np.intp), np.array(list(kept.values()), np.float64)
+        return _matches(corpus, rows, values, query)
 
     async def _rewritten(self, searchable: Searchable, query: RankQuery) -> tuple[Scored, ...]:
         if self._rewriter is None:
@@ -235,8 +237,7 @@ def _eligible_members(corpus: Corpus, toolsets: Iterable[int], eligible: Eligibl
     }
 
 
-def _matches(corpus: Corpus, scores: Mapping[int, float], query: RankQuery) -> tuple[Scored, ...]:
-    rows, values = np.fromiter(scores, np.intp, len(scores)), np.fromiter(scores.values(), np.float64, len(scores))
+def _matches(corpus: Corpus, rows: Rows, values: Values, query: RankQuery) -> tuple[Scored, ...]:
     order = np.lexsort((rows, -values))[: query.limit]
     kept = [
         Scored(corpus.documents[row].tool_id, score)

@@ -36,6 +36,7 @@ class LexicalIndex:
     rows: npt.NDArray[np.int32]
     starts: npt.NDArray[np.int64]
     idf: Scores  # by word number; > 0 also for a word that is in every tool
+    distinctions: Scores  # by word number: its IDF among toolsets, 1 for a word of a single toolset
     size: int
 
     def scores(self, query: QueryWords) -> Scores:
@@ -45,14 +46,19 @@ class LexicalIndex:
         IDF and an unknown word as much as a word of one tool. So it does not grow with the catalog, nor
         with the query. Of a word and its synonyms the best counts, once.
         """
-        total = np.zeros(self.size, np.float32)
         attainable = 0.0
+        found: list[npt.NDArray[np.int32]] = []
+        added: list[Scores] = []
         for word, weight in query.weights.items():
             number = self.vocabulary.get(word)
             attainable += weight * self.information(word)
-            if word not in query.alternatives and number is not None:
+            if number is not None and word not in query.alternatives:
                 rows, weights = self._postings(number)
-                total[rows] += np.float32(weight) * weights
+                found.append(rows)
+                added.append(weights if weight == 1.0 else np.float32(weight) * weights)
+        total = np.zeros(self.size, np.float32)
+        if found:
+            total[:] = np.bincount(np.concatenate(found), np.concatenate(added), self.size)
         for word, alternatives in query.alternatives.items():
             # A synonym stands for the word, so it says no more than the word does.
             most = self.information(word)
@@ -64,6 +70,32 @@ class LexicalIndex:
         """The word's IDF; an unknown word's is that of a word of one tool."""
         number = self.vocabulary.get(word)
         return math.log(1 + (max(self.size, 1) - 0.5) / 1.5) if number is None else float(self.idf[number])
+
+    def distinction(self, word: str) -> float:
+        """How well the word tells toolsets apart, 0 to 1; an unknown word as well as one of a single toolset."""
+        number = self.vocabulary.get(word)
+        return 1.0 if number is None else float(self.distinctions[number])
+
+    def answers(self, query: QueryWords, word: str) -> tuple[npt.NDArray[np.int32], Scores]:
+        """The rows that have a word of the query, or a synonym of it, and how much: at most its distinction."""
+        alternatives = query.alternatives.get(word, {})
+        found = []
+        for way, weight in ((word, query.weights[word]), *alternatives.items()):
+            number = self.vocabulary.get(way)
+            if number is not None:
+                rows, weights = self._postings(number)
+                # Of the finished weight, the part that is not the word's IDF.
+                share = weight * min(self.distinction(word), self.distinction(way)) / self.information(way)
+                found.append((rows, weights * np.float32(share)))
+        if not found:
+            return np.zeros(0, np.int32), np.zeros(0, np.float32)
+        if len(found) == 1:
+            return found[0]
+        best = np.zeros(self.size, np.float32)
+        for rows, weights in found:
+            best[rows] = np.maximum(best[rows], weights)
+        rows = np.flatnonzero(best).astype(np.int32)
+        return rows, best[rows]
 
     def _add_best(self, total: Scores, words: list[tuple[str, float]]) -> None:
         known = [(self.vocabulary[word], weight) for word, weight in words if weight > 0 and word in self.vocabulary]
@@ -80,8 +112,12 @@ class LexicalIndex:
         return self.rows[span], self.weights[span]
 
 
-def lexical_index(documents: Sequence[Document], shared: Mapping[str, frozenset[str]]) -> LexicalIndex:
+def lexical_index(
+    documents: Sequence[Document], shared: Mapping[str, frozenset[str]], toolset_of: npt.NDArray[np.int32]
+) -> LexicalIndex:
     """Index documents; words that a toolset shares weigh little in its own tools (`toolset_words.py`).
+
+    `toolset_of`: by row, toolset numbers from 0.
 
     Pure, and slow enough (0.1 ms a tool) to belong off the event loop.
     """
@@ -95,7 +131,7 @@ def lexical_index(documents: Sequence[Document], shared: Mapping[str, frozenset[
             faint[vocabulary[word]].append(row)
     if not vocabulary:
         nothing = np.zeros(0, np.float32)
-        return LexicalIndex({}, nothing, np.zeros(0, np.int32), np.zeros(1, np.int64), nothing, len(documents))
+        return LexicalIndex({}, nothing, np.zeros(0, np.int32), np.zeros(1, np.int64), nothing, nothing, len(documents))
     model = bm25s.BM25(k1=K1, b=B, method="lucene", idf_method="lucene", csc_backend="numpy")
     built = model.build_index_from_ids(list(range(len(vocabulary))), texts, show_progress=False)
     starts = np.asarray(built["indptr"], np.int64)
@@ -106,7 +142,19 @@ def lexical_index(documents: Sequence[Document], shared: Mapping[str, frozenset[
         weights[span] *= np.where(np.isin(rows[span], holders), SHARED_WEIGHT, np.float32(1))
     held_by = np.diff(starts)
     idf = np.log(1 + (len(texts) - held_by + 0.5) / (held_by + 0.5)).astype(np.float32)
-    return LexicalIndex(vocabulary, weights, rows, starts, idf, len(texts))
+    distinctions = _distinctions(rows, held_by, toolset_of)
+    return LexicalIndex(vocabulary, weights, rows, starts, idf, distinctions, len(texts))
+
+
+def _distinctions(
+    rows: npt.NDArray[np.int32], held_by: npt.NDArray[np.int64], toolset_of: npt.NDArray[np.int32]
+) -> Scores:
+    toolsets = int(toolset_of.max()) + 1
+    owners = np.repeat(np.arange(len(held_by), dtype=np.int64), held_by)
+    pairs = np.unique(owners * toolsets + toolset_of[rows])
+    spread = np.bincount(pairs // toolsets, minlength=len(held_by))
+    idf = np.log(1 + (toolsets - spread + 0.5) / (spread + 0.5))
+    return (idf / math.log(1 + (toolsets - 0.5) / 1.5)).astype(np.float32)
 
 
 def _indexed(document: Document, shared: frozenset[str]) -> tuple[list[str], list[str]]:

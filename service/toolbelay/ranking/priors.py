@@ -34,17 +34,21 @@ NAMED = 1.4  # "… on Slack": what users call by its name they mean
 MAX_TOOLSETS = 3  # that may add tools without a hit of their own
 
 
+Values = npt.NDArray[np.float64]
+
+
 @dataclass(frozen=True, slots=True)
 class Hits:
     """The best eligible tools of a text, best first. `relevance` and `matches` are over all rows of the corpus."""
 
-    def matching(self) -> dict[int, float]:
-        """Row → relevance, of the hits that match, best first."""
-        return {row: float(self.relevance[row]) for row in self.rows.tolist() if self.matches[row]}
-
     rows: Rows
     relevance: Scores
     matches: npt.NDArray[np.bool_]
+
+    def matching(self) -> tuple[Rows, Values]:
+        """The hits that match, best first, and their relevance."""
+        rows = self.rows[self.matches[self.rows]]
+        return rows, self.relevance[rows].astype(np.float64)
 
     @property
     def best(self) -> float:
@@ -56,12 +60,13 @@ def evidence(corpus: Corpus, hits: Hits, said: frozenset[str]) -> dict[int, floa
     toolsets = corpus.toolset_of[hits.rows]
     order = np.argsort(toolsets, kind="stable")  # by toolset, best first within
     grouped = toolsets[order]
-    starts = np.flatnonzero(np.diff(grouped, prepend=-1))
-    numbers, sizes = grouped[starts], np.diff(starts, append=len(grouped))
-    places = np.arange(len(grouped)) - np.repeat(starts, sizes)
-    weighted = hits.relevance[hits.rows][order] * DECAY**places
+    first = np.ones(len(grouped), np.bool_)
+    np.not_equal(grouped[1:], grouped[:-1], out=first[1:])
+    starts = first.nonzero()[0]
+    places = np.arange(len(grouped)) - starts[first.cumsum() - 1]
+    weighted = hits.relevance[hits.rows[order]] * DECAY**places
     sums = np.add.reduceat(weighted, starts) if len(starts) else weighted
-    gathered = dict(zip(numbers.tolist(), sums.tolist(), strict=True))
+    gathered = dict(zip(grouped[starts].tolist(), sums.tolist(), strict=True))
     for toolset in gathered:
         size = len(corpus.members[toolset])
         if size > ORDINARY_SIZE:
@@ -80,8 +85,8 @@ def scored(
     members: Mapping[int, Rows],
     called: Iterable[int],
     options: RankingOptions,
-) -> dict[int, float]:
-    """Row → score of each hit that matches, and of the `members` (eligible rows) of the leading toolsets.
+) -> tuple[Rows, Values]:
+    """The hits that match and the `members` (eligible rows) of the leading toolsets, and a score for each.
 
     `share`: the leading toolsets (`leading`). `called`: toolsets that the session called.
 
@@ -94,17 +99,17 @@ def scored(
     relevance = hits.relevance[rows].astype(np.float64)
     toolsets = corpus.toolset_of[rows]
     prior = np.zeros(len(rows))
+    best = hits.best
     for toolset, part in share.items():
-        there = np.flatnonzero(toolsets == toolset)
-        prior[there] += hits.best * options.toolset_weight * part
-        prior[there] += options.supply_weight * _supplied(corpus, toolset, rows[there], relevance[there])
+        there = (toolsets == toolset).nonzero()[0]
+        of_toolset = best * options.toolset_weight * part
+        prior[there] = of_toolset + options.supply_weight * _supplied(corpus, toolset, rows[there], relevance[there])
     for toolset in called:
-        prior[toolsets == toolset] += hits.best * options.called_weight
-    values = 1 - (1 - np.minimum(relevance, 1.0)) * np.exp(-prior)
-    scores = dict(zip(rows.tolist(), values.tolist(), strict=True))
-    if scores and not called:
-        scores[int(rows[0])] = math.nextafter(max(scores.values()), math.inf)
-    return scores
+        prior[toolsets == toolset] += best * options.called_weight
+    values: Values = 1 - (1 - np.minimum(relevance, 1.0)) * np.exp(-prior)
+    if len(rows) and not called:
+        values[0] = math.nextafter(float(values.max()), math.inf)
+    return rows, values
 
 
 def _with_members(hits: Hits, members: Sequence[Rows]) -> Rows:

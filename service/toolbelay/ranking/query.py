@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 from toolbelay.ranking.default_synonyms import DEFAULT_SYNONYMS
 from toolbelay.ranking.options import RankingOptions
@@ -72,14 +73,16 @@ def read_query(query: str, vocabulary: Vocabulary) -> QueryWords:
     """Read a text of any length (its first and last 8 KiB)."""
     text = bounded(query)
     outside = _QUOTED.sub(" ", text)
-    sequence = words(outside)
+    said = tokens(outside)
+    sequence = list(chain.from_iterable(map(pieces, said)))
     weights = dict.fromkeys((w for w in sequence if w not in vocabulary.stop_words), 1.0)
     if len(outside) != len(text):
         quoted = QUOTED_WEIGHT if weights else 1.0
         for word in words(" ".join(_QUOTED.findall(text))):
             if word not in vocabulary.stop_words:
                 weights.setdefault(word, quoted)
-    plain = " ".join(t for t in tokens(text) if not vocabulary.stop_words.issuperset(pieces(t)))
+        said = tokens(text)
+    plain = " ".join([token for token in said if not vocabulary.stop_words.issuperset(pieces(token))])
     return QueryWords(weights, _alternatives(sequence, weights, vocabulary), plain)
 
 

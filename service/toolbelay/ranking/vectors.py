@@ -69,18 +69,20 @@ class StaticEmbedder:
         )
         for row, encoding in enumerate(encodings):
             if encoding.ids:
-                found[row] = self._table[encoding.ids].mean(0)
+                # What `mean` computes, without its checks.
+                found[row] = np.add.reduce(self._table.take(encoding.ids, axis=0), 0) / len(encoding.ids)
         return unit(found)
 
 
 def unit(vectors: Vectors) -> Vectors:
     """Rows at length 1; rows that are zero or not finite become zero."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        length = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    length = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
     usable = np.isfinite(length) & (length > 0)
     if not usable.all():
         vectors = np.where(usable[:, None], vectors, np.float32(0))
-    return (vectors / np.where(usable, length, 1.0)[:, None]).astype(np.float32)
+        length = np.where(usable, length, 1.0)
+    at_length_one: Vectors = (vectors / length[:, None]).astype(np.float32)
+    return at_length_one
 
 
 @lru_cache(maxsize=1)

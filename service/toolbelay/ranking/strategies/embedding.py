@@ -46,5 +46,7 @@ async def cosines_of(embedder: Embedder, searchable: Searchable, texts: Sequence
     if not embedder.local and not all(query.any() for query, text in zip(queries, texts, strict=True) if text.plain):
         raise EmbeddingError("the query has no finite vector")
     # One matrix-vector product per text: BLAS's matrix-matrix product sums in another order.
-    cosines: Vectors = np.stack([rows.vectors @ query for query in queries])
-    return np.maximum(cosines, np.float32(0))
+    cosines: Vectors = np.empty((len(texts), len(rows.vectors)), np.float32)
+    for query, out in zip(queries, cosines, strict=True):
+        np.matmul(rows.vectors, query, out=out)
+    return np.maximum(cosines, np.float32(0), out=cosines)
