@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from tests.support.rankable import ids, indexed, query, tool
 from toolbelay.ranking.default_synonyms import DEFAULT_SYNONYMS
 from toolbelay.ranking.options import RankingOptions
-from toolbelay.ranking.query import clauses, read_query, vocabulary
+from toolbelay.ranking.query import read_query, vocabulary
 from toolbelay.ranking.synonyms import synonyms
 
 PLAIN = RankingOptions(default_synonyms=False)
@@ -89,12 +89,3 @@ def test_a_query_that_is_all_quotation_counts_in_full() -> None:
 def test_an_apostrophe_quotes_nothing() -> None:
     read = read_query("what's Anna's address and it's zip code", vocabulary(PLAIN))
     assert read.weights["address"] == 1.0
-
-
-def test_clauses_are_the_requests_inside_a_query() -> None:
-    found = clauses("Check the tire pressure, and post a tweet about it. Thanks!", vocabulary(PLAIN))
-    assert [list(c.weights)[:2] for c in found] == [["check", "tire"], ["post", "tweet"]]
-
-
-def test_only_so_many_clauses() -> None:
-    assert len(clauses("find red apples. " * 1000, vocabulary(PLAIN))) == 6

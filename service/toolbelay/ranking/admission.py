@@ -2,32 +2,37 @@
 
 An unchanged list is worth more than the last point of relevance: it is served from the provider's prompt cache. So
 the first turn brings the toolset that the query is about, whole, because users' next requests stay in it; a
-later turn adds only when the query is about something that the session's tools do not answer.
+later turn adds only when the query asks for something that the session's tools do not answer.
 
-Which toolset a text is about is decided on evidence (`priors.py`), for the whole text and for each request inside
-it: "check the tires and tweet it" is about two.
+Which toolset a text is about is decided on evidence (`priors.py`). What it asks for beside that ("check the tires
+and tweet it") shows in words that no tool at hand has (`novelty.py`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from toolbelay.ranking.corpus import Corpus
+from toolbelay.ranking.lexical import Scores
+from toolbelay.ranking.novelty import news
 from toolbelay.ranking.options import RankingOptions
 from toolbelay.ranking.priors import Hits
+from toolbelay.ranking.query import QueryWords
 
-HEDGE_FIRST = 0.8  # on the first turn, further toolsets with this share of the leading evidence come too
-HEDGE_LATER = 0.95
-MAX_TOOLSETS = 3  # looked at per text
-CALLED_TRUST = 1.2  # evidence of a toolset whose tools were called counts more: the session is about it
-STORED_TRUST = 1.1
-CLAUSE_TRUST = 2.0  # a single request has to be that much more about another toolset than about one at hand
-CLAUSE_RELEVANCE = 0.45  # and its best tool this relevant
-SMALL = 8  # a toolset with fewer tools comes only for its having the best tool
+HEDGE_FIRST = 0.7  # on the first turn, further toolsets with this share of the leading evidence come too
+MAX_TOOLSETS = 3  # that a first turn brings by evidence
+LEADS = 0.8  # of the greatest evidence: what a toolset at hand needs for its missing tools to come
+SMALL = 8  # a toolset with fewer tools comes by evidence only for its having the best tool
 PRESENT = 6  # so many tools of a toolset in the session stand for the toolset
 COMPLETES = 0.8  # unless a missing one is this relevant beside the best of those present
+ASKED_FOR = 0.15  # how strongly a text has to ask for a toolset beside those at hand (`_asked_for`)
+EVIDENCE_ALONE = 1.2  # times that of the toolsets at hand, where no tool has a word of the text
+NEXT_COUNTS = 0.5  # the k-th tool's new words count this to the power of k
+MOST_TOOLS_READ = 100  # for new words, of the hits
 SEED_RELEVANCE = 0.1  # below, a first turn knows no toolset: its best tools come alone
 LEAST_SEEDS = 8
 
@@ -40,9 +45,12 @@ class _Bringing:
     eligible: Callable[[int], bool]
     stored: frozenset[int]
     present: Counter[int]  # toolset → tools in the session
-    called: frozenset[int]  # toolsets
-    rows: dict[int, float] = field(default_factory=dict)  # → relevance to what they were brought for
+    rows: dict[int, float] = field(default_factory=dict)  # → relevance
     toolsets: set[int] = field(default_factory=set)
+
+    @property
+    def at_hand(self) -> set[int]:
+        return self.toolsets | set(self.present)
 
     def missing(self, toolset: int) -> list[int]:
         rows = self.corpus.members[toolset].tolist()
@@ -65,29 +73,28 @@ class _Bringing:
 def admitted(
     corpus: Corpus,
     hits: Hits,
-    clauses: Sequence[tuple[Hits, Mapping[int, float]]],
+    text: QueryWords,
     *,
     gathered: Mapping[int, float],
     stored: Iterable[int],
-    called: Iterable[int],
     eligible: Callable[[int], bool],
     options: RankingOptions,
 ) -> dict[int, float]:
-    """Rows to bring this turn → their relevance (to the request they answer), in order of admission.
+    """Rows to bring this turn → their relevance, in order of admission.
 
-    `gathered`: the evidence of `hits`; `clauses`: hits and evidence of each request inside the text. `stored` and `called` are rows of the session. Nothing comes where the session's tools answer already.
+    `gathered`: the evidence of `hits`, which are those of `text`. `stored`: rows of the session. Nothing comes where
+    the session's tools answer already.
     """
     held = frozenset(stored)
-    state = _Bringing(
-        corpus,
-        eligible,
-        held,
-        Counter(int(corpus.toolset_of[row]) for row in held),
-        frozenset(int(corpus.toolset_of[row]) for row in called),
-    )
-    _for_the_text(state, hits, gathered, options)
-    for clause_hits, clause_gathered in clauses:
-        _for_a_request(state, clause_hits, clause_gathered, options)
+    state = _Bringing(corpus, eligible, held, Counter(int(corpus.toolset_of[row]) for row in held))
+    if held:
+        _complete(state, hits, gathered, options)
+    elif hits.best >= SEED_RELEVANCE:
+        _seed(state, hits, gathered, options)
+    if state.at_hand:
+        toolset = _asked_for(state, hits, text, gathered)
+        if toolset is not None:
+            state.bring_toolset(toolset, hits, options.part_toolset)
     if not held:
         short = LEAST_SEEDS - len(state.rows)
         state.bring([row for row in hits.rows.tolist() if row not in state.rows][: max(short, 0)], hits, LEAST_SEEDS)
@@ -96,32 +103,25 @@ def admitted(
     return state.rows
 
 
-def _for_the_text(state: _Bringing, hits: Hits, gathered: Mapping[int, float], options: RankingOptions) -> None:
-    first = not state.stored
-    if first and hits.best < SEED_RELEVANCE:
-        return
-    trusted = dict(gathered)
-    for toolset in state.present:
-        trusted[toolset] = gathered.get(toolset, 0.0) * (CALLED_TRUST if toolset in state.called else STORED_TRUST)
-    ordered = sorted(trusted.items(), key=lambda item: (-item[1], item[0]))[:MAX_TOOLSETS]
-    for place, (toolset, strength) in enumerate(ordered):
-        if strength <= 0 or strength < (HEDGE_FIRST if first else HEDGE_LATER) * ordered[0][1]:
-            break
-        if _answers(state, toolset, hits) or _too_small(state.corpus, toolset, hits):
-            continue
-        state.bring_toolset(toolset, hits, options.whole_toolset if first or not place else options.part_toolset)
+def _seed(state: _Bringing, hits: Hits, gathered: Mapping[int, float], options: RankingOptions) -> None:
+    """The toolset with the most evidence, and those that come close."""
+    ordered = sorted(gathered.items(), key=lambda item: (-item[1], item[0]))[:MAX_TOOLSETS]
+    for toolset, strength in ordered:
+        if strength >= HEDGE_FIRST * ordered[0][1] and not _too_small(state.corpus, toolset, hits):
+            state.bring_toolset(toolset, hits, options.whole_toolset)
 
 
-def _for_a_request(state: _Bringing, hits: Hits, gathered: Mapping[int, float], options: RankingOptions) -> None:
-    at_hand = state.toolsets | set(state.present)
-    trusted = {t: e * (CLAUSE_TRUST if t in at_hand else 1.0) for t, e in gathered.items()}
-    if not trusted:
-        return
-    toolset = min(trusted, key=lambda t: (-trusted[t], t))
-    if toolset in state.toolsets or state.present[toolset] >= min(len(state.corpus.members[toolset]), PRESENT):
-        return
-    if hits.best >= CLAUSE_RELEVANCE and int(state.corpus.toolset_of[hits.rows[0]]) == toolset:
-        state.bring_toolset(toolset, hits, options.part_toolset)
+def _complete(state: _Bringing, hits: Hits, gathered: Mapping[int, float], options: RankingOptions) -> None:
+    """What the session lacks of a toolset that the text is about."""
+    enough = LEADS * max(gathered.values(), default=0.0)
+    for toolset in sorted(state.present, key=lambda t: (-gathered.get(t, 0.0), t)):
+        strength = gathered.get(toolset, 0.0)
+        if (
+            0 < strength >= enough
+            and not _answers(state, toolset, hits)
+            and not _too_small(state.corpus, toolset, hits)
+        ):
+            state.bring_toolset(toolset, hits, options.whole_toolset)
 
 
 def _answers(state: _Bringing, toolset: int, hits: Hits) -> bool:
@@ -133,6 +133,43 @@ def _answers(state: _Bringing, toolset: int, hits: Hits) -> bool:
         return False
     there = [row for row in state.corpus.members[toolset].tolist() if row in state.stored]
     return float(hits.relevance[missing].max()) < COMPLETES * float(hits.relevance[there].max())
+
+
+def _asked_for(state: _Bringing, hits: Hits, text: QueryWords, gathered: Mapping[int, float]) -> int | None:
+    """The toolset that the text asks for beside those at hand, if any.
+
+    Its strength: its evidence over that of the toolsets at hand, times the new words that it has, times their share
+    of the text's words. New words in plenty, or in a short text, outweigh less evidence, and the reverse.
+    """
+    corpus, at_hand = state.corpus, state.at_hand
+    mask = np.zeros(len(corpus), np.bool_)
+    mask[[*state.stored, *state.rows]] = True
+    new = news(corpus.lexical, text, mask)
+    rival = max((gathered.get(toolset, 0.0) for toolset in at_hand), default=0.0)
+    if not new.known:  # another language, understood by vectors only
+        toolset = min(gathered, key=lambda t: (-gathered[t], t), default=None)
+        return toolset if toolset is not None and gathered[toolset] > EVIDENCE_ALONE * rival else None
+    words = _new_words(corpus, new.words[hits.rows], hits)
+    rival += hits.best
+    strengths = {
+        toolset: gathered.get(toolset, 0.0) / rival * count * count / new.asked
+        for toolset, count in words.items()
+        if toolset not in at_hand
+    }
+    toolset = min(strengths, key=lambda t: (-strengths[t], t), default=None)
+    return toolset if toolset is not None and strengths[toolset] >= ASKED_FOR else None
+
+
+def _new_words(corpus: Corpus, words: Scores, hits: Hits) -> dict[int, float]:
+    """Toolset → the new words of its hits, the best tool's in full, each next one's half as much."""
+    order = np.argsort(-words, kind="stable")[:MOST_TOOLS_READ]
+    order = order[words[order] > 0]
+    counts: Counter[int] = Counter()
+    found: dict[int, float] = {}
+    for toolset, count in zip(corpus.toolset_of[hits.rows[order]].tolist(), words[order].tolist(), strict=True):
+        found[toolset] = found.get(toolset, 0.0) + count * NEXT_COUNTS ** counts[toolset]
+        counts[toolset] += 1
+    return found
 
 
 def _too_small(corpus: Corpus, toolset: int, hits: Hits) -> bool:

@@ -63,7 +63,7 @@ def build_corpus(tools: Mapping[str, Tool], held: Corpus | None) -> Corpus:
         toolset_of=toolset_of,
         toolset_numbers=toolset_numbers,
         members=members,
-        lexical=lexical_index(documents, shared),
+        lexical=lexical_index(documents, shared, toolset_of),
         shared=shared,
         by_name=_by_name(documents, members),
         own_texts=tuple(_own_text(d, shared, held) for d in documents),

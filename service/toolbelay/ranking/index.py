@@ -20,7 +20,7 @@ from toolbelay.ranking.endpoints.chat import Rewriter
 from toolbelay.ranking.hits import best_hits
 from toolbelay.ranking.port import Ranking, RankQuery
 from toolbelay.ranking.priors import Values, evidence, leading, scored
-from toolbelay.ranking.query import clauses, read_query, vocabulary
+from toolbelay.ranking.query import read_query, vocabulary
 from toolbelay.ranking.strategies.base import Searchable, Strategy
 from toolbelay.ranking.strategies.embedding import EmbeddingStrategy
 from toolbelay.ranking.strategies.hybrid import HybridStrategy
@@ -149,8 +149,7 @@ class CatalogIndex:
         if not text or query.limit < 1:
             return ()
         whole = query.options.admission == "toolsets" and query.sticky
-        parts = clauses(query.query, words) if whole else []
-        relevance, *of_parts = await strategy.relevance(searchable, [text, *parts], query.options)
+        (relevance,) = await strategy.relevance(searchable, [text], query.options)
         eligible = EligibleRows(corpus, query.eligible, query.memory)
         if not query.sticky:
             return _matches(corpus, *best_hits(relevance, eligible, query.limit).matching(), query)
@@ -159,28 +158,18 @@ class CatalogIndex:
             return ()
         gathered = evidence(corpus, hits, text.said)
         share = leading(gathered, hits.best)
-        called = _rows(corpus, query.called)
         rows, values = scored(
             corpus,
             hits,
             share,
             _eligible_members(corpus, share, eligible),
-            {int(corpus.toolset_of[row]) for row in called},
+            {int(corpus.toolset_of[row]) for row in _rows(corpus, query.called)},
             query.options,
         )
         if whole:
-            part_hits = [best_hits(part, eligible, MOST_HITS) for part in of_parts]
-            part_evidence = [evidence(corpus, h, part.said) for h, part in zip(part_hits, parts, strict=True)]
             stored = _rows(corpus, query.stored)
             brought = admitted(
-                corpus,
-                hits,
-                list(zip(part_hits, part_evidence, strict=True)),
-                gathered=gathered,
-                stored=stored,
-                called=called,
-                eligible=eligible,
-                options=query.options,
+                corpus, hits, text, gathered=gathered, stored=stored, eligible=eligible, options=query.options
             )
             scores = dict(zip(rows.tolist(), values.tolist(), strict=True))
             kept = {row: scores[row] for row in stored if row in scores}

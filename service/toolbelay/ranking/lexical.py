@@ -154,7 +154,8 @@ def _distinctions(
     pairs = np.unique(owners * toolsets + toolset_of[rows])
     spread = np.bincount(pairs // toolsets, minlength=len(held_by))
     idf = np.log(1 + (toolsets - spread + 0.5) / (spread + 0.5))
-    return (idf / math.log(1 + (toolsets - 0.5) / 1.5)).astype(np.float32)
+    distinctions: Scores = (idf / math.log(1 + (toolsets - 0.5) / 1.5)).astype(np.float32)
+    return distinctions
 
 
 def _indexed(document: Document, shared: frozenset[str]) -> tuple[list[str], list[str]]:

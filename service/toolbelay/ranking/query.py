@@ -18,13 +18,8 @@ from toolbelay.ranking.text import bounded, pieces, tokens, words
 QUOTED_WEIGHT = 0.25
 # A synonym stands for its word, at a discount, and never adds to a tool that has the word itself.
 SYNONYM_WEIGHT = 0.5
-MAX_CLAUSES = 6
-MIN_CLAUSE_WORDS = 2
 
 _QUOTED = re.compile(r"\"[^\"\n]{3,}\"|“[^”\n]{3,}”|«[^»\n]{3,}»|「[^」\n]{2,}」|(?<!\w)'[^'\n]{3,}'(?!\w)")
-_CLAUSE_END = re.compile(
-    r"[.!?;,:\n\u3002\uff01\uff1f\u3001\uff1b]+(?=\s|$|[^\x00-\x7f])|\b(?:and|then|so|but)\b", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +79,6 @@ def read_query(query: str, vocabulary: Vocabulary) -> QueryWords:
         said = tokens(text)
     plain = " ".join([token for token in said if not vocabulary.stop_words.issuperset(pieces(token))])
     return QueryWords(weights, _alternatives(sequence, weights, vocabulary), plain)
-
-
-def clauses(query: str, vocabulary: Vocabulary) -> list[QueryWords]:
-    """The requests inside a text, each with at least two words that count; at most six, from its start."""
-    found = []
-    for part in _CLAUSE_END.split(_QUOTED.sub(" ", bounded(query))):
-        read = read_query(part, vocabulary) if part.strip() else None
-        if read is not None and len(read.weights) >= MIN_CLAUSE_WORDS:
-            found.append(read)
-            if len(found) == MAX_CLAUSES:
-                break
-    return found
 
 
 def _alternatives(
