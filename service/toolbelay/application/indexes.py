@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import structlog
@@ -27,20 +27,19 @@ class TenantIndexes:
         self._make = make
         self._indexes: dict[str, TenantIndex] = {}
         self._refreshing: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()  # those, the ones they replaced, and closings
         self._offered: OrderedDict[tuple[object, ...], TenantIndex] = OrderedDict()
 
     def take(self, snapshot: TenantSnapshot[Any]) -> None:
         """Bring the tenant's index up to a snapshot, in the background."""
-        index = self._indexes.setdefault(snapshot.tenant, self._make())
-        task = asyncio.create_task(self._refresh(index, snapshot))
-        self._refreshing[snapshot.tenant] = task
+        self._refreshing[snapshot.tenant] = self._start(self._refresh(self._of_tenant(snapshot.tenant), snapshot))
 
     async def of(self, scene: Scene, deadline: float) -> TenantIndex:
         """The index that ranks a turn's tools."""
         if scene.offer.ranked:
             return await self._over_offer(scene)
         tenant = scene.snapshot.tenant
-        index = self._indexes.setdefault(tenant, self._make())
+        index = self._of_tenant(tenant)
         refreshing = self._refreshing.get(tenant)
         if not index.ready and refreshing is not None:
             left = deadline - asyncio.get_running_loop().time()
@@ -48,11 +47,24 @@ class TenantIndexes:
         return index
 
     async def close(self) -> None:
-        """Stop refreshing."""
-        for task in self._refreshing.values():
+        """Stop refreshing, and what the indexes do in the background."""
+        for task in self._tasks:
             task.cancel()
-        if self._refreshing:
-            await asyncio.wait(self._refreshing.values())
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for index in (*self._indexes.values(), *self._offered.values()):
+            await index.aclose()
+
+    def _of_tenant(self, tenant: str) -> TenantIndex:
+        if tenant not in self._indexes:
+            self._indexes[tenant] = self._make()
+        return self._indexes[tenant]
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _refresh(self, index: TenantIndex, snapshot: TenantSnapshot[Any]) -> None:
         try:
@@ -74,7 +86,8 @@ class TenantIndexes:
             await index.refresh(tools)
             self._offered[key] = index
             while len(self._offered) > MAX_OFFERED_INDEXES:
-                self._offered.popitem(last=False)
+                _, oldest = self._offered.popitem(last=False)
+                self._start(oldest.aclose())
         else:
             self._offered.move_to_end(key)
         return index

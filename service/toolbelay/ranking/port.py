@@ -71,3 +71,6 @@ class TenantIndex(Protocol):
     @property
     def ready(self) -> bool:
         """Whether a first catalog has been taken."""
+
+    async def aclose(self) -> None:
+        """Stop work in the background. Idempotent; never raises."""
