@@ -41,6 +41,7 @@ class Wire(asyncio.Protocol):
         """Take over. The connection's own methods must not be used but `disconnect`."""
         self.open = True
         self._waiting: deque[_Waiting] = deque()
+        self._unsent: list[bytes] = []
         self._loop = asyncio.get_running_loop()
         # The connection's parser knows which error is which, on a Cluster's nodes too.
         parse_error = connection._parser.parse_error  # noqa: SLF001
@@ -60,12 +61,20 @@ class Wire(asyncio.Protocol):
             future.set_exception(errors.ConnectionError("the connection was closed"))
             return future
         self._waiting.append(_Waiting(future, len(commands)))
-        self._transport.write(b"".join(commands))
+        if not self._unsent:
+            self._loop.call_soon(self._send)
+        self._unsent += commands
         return future
 
     def abort(self) -> None:
         """End it now. Calls that wait fail."""
         self._give_up(errors.ConnectionError("the connection was given up"))
+
+    def _send(self) -> None:
+        """Write what was gathered since the event loop's last turn: one system call, one packet, one wake-up there."""
+        unsent, self._unsent = self._unsent, []
+        if self.open:
+            self._transport.write(b"".join(unsent))
 
     def data_received(self, data: bytes) -> None:
         reader, waiting = self._reader, self._waiting
