@@ -56,7 +56,9 @@ ROUTES: dict[str, dict[str, Any]] = {
     "keyword, defaults 16/2": {"strategy": "keyword"},
     "embedding, defaults 16/2": {"strategy": "embedding"},
     "**hybrid, defaults 16/2**": {},
-    "the same without priors": {"ranking": {"toolset_weight": 0, "called_weight": 0, "supply_weight": 0}},
+    "the same without priors": {
+        "ranking": {"toolset_weight": 0, "called_weight": 0, "supply_weight": 0, "news_weight": 0},
+    },
     "hybrid 64/8, seeds 24": {"top_k": 16, "seed_tools": 24, "sticky": {"max_tools": 64, "max_new_tools_per_turn": 8}},
     "**profile agentic**": {"profile": "agentic"},
     "profile agentic, one by one": {"profile": "agentic", "ranking": {"admission": "each"}},

@@ -64,6 +64,7 @@ def queries(draw: st.DrawFn) -> tuple[RankQuery, frozenset[str]]:
             vector_weight=draw(st.sampled_from([0.0, 0.3, 10.0])),
             toolset_weight=draw(st.sampled_from([0.0, 1.0, 10.0])),
             supply_weight=draw(st.sampled_from([0.0, 2.0, 10.0])),
+            news_weight=draw(st.sampled_from([0.0, 0.2, 10.0])),
         ),
     )
     return query, allowed

@@ -74,3 +74,16 @@ async def test_a_request_beside_the_session_brings_its_toolset_and_nothing_else_
     assert await added("Please heat the oven, then dim the lamp") == {"lights"}
     assert await added("Please heat the oven and open it") == set()
     assert await added("Could you check whether the oven is clean, please?") == set()
+
+
+async def test_one_by_one_what_the_session_lacks_comes_first() -> None:
+    pair = [tool("a/find_red_lamp", "find a red lamp"), tool("b/paint_blue_lamp", "paint a blue lamp")]
+    index = await indexed(*pair, *MANY)
+
+    async def first_but(stored: str, weight: float) -> str:
+        options = RankingOptions(news_weight=weight, toolset_weight=0, called_weight=0)
+        asked = query("find a red lamp, blue lamp", sticky=True, stored=(stored,), called=(stored,), options=options)
+        return ids(await index.rank(asked))[0]
+
+    assert await first_but("a/find_red_lamp", 0) == "a/find_red_lamp"
+    assert await first_but("a/find_red_lamp", 10) == "b/paint_blue_lamp"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
@@ -18,9 +18,11 @@ from toolbelay.ranking.documents import Document
 from toolbelay.ranking.eligible import EligibleRows
 from toolbelay.ranking.endpoints.chat import Rewriter
 from toolbelay.ranking.hits import best_hits
+from toolbelay.ranking.lexical import Scores
+from toolbelay.ranking.novelty import news
 from toolbelay.ranking.port import Ranking, RankQuery
 from toolbelay.ranking.priors import Values, evidence, leading, scored
-from toolbelay.ranking.query import read_query, vocabulary
+from toolbelay.ranking.query import QueryWords, read_query, vocabulary
 from toolbelay.ranking.strategies.base import Searchable, Strategy
 from toolbelay.ranking.strategies.embedding import EmbeddingStrategy
 from toolbelay.ranking.strategies.hybrid import HybridStrategy
@@ -158,16 +160,17 @@ class CatalogIndex:
             return ()
         gathered = evidence(corpus, hits, text.said)
         share = leading(gathered, hits.best)
+        stored = _rows(corpus, query.stored)
         rows, values = scored(
             corpus,
             hits,
             share,
             _eligible_members(corpus, share, eligible),
             {int(corpus.toolset_of[row]) for row in _rows(corpus, query.called)},
+            _new_words(corpus, text, stored) if stored and not whole else None,
             query.options,
         )
         if whole:
-            stored = _rows(corpus, query.stored)
             brought = admitted(
                 corpus, hits, text, gathered=gathered, stored=stored, eligible=eligible, options=query.options
             )
@@ -215,6 +218,12 @@ class CatalogIndex:
 
 def _rows(corpus: Corpus, tool_ids: Iterable[str]) -> list[int]:
     return [corpus.row_of[tool_id] for tool_id in tool_ids if tool_id in corpus.row_of]
+
+
+def _new_words(corpus: Corpus, text: QueryWords, stored: Sequence[int]) -> Scores:
+    at_hand = np.zeros(len(corpus), np.bool_)
+    at_hand[stored] = True
+    return news(corpus.lexical, text, at_hand).words
 
 
 def _eligible_members(corpus: Corpus, toolsets: Iterable[int], eligible: EligibleRows) -> dict[int, Rows]:

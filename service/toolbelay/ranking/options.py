@@ -31,6 +31,7 @@ class RankingOptions(BaseModel):
     toolset_weight: Weight = 0.6  # toolsets that gather many hits
     called_weight: Weight = 0.6  # toolsets of the tools called so far
     supply_weight: Weight = 2.0  # tools whose name says what a hit of their toolset takes as a parameter
+    news_weight: Weight = 0.2  # tools with words of the text that no tool of the session has, by word
     # Admission: `each` offers the best tools one by one; `toolsets` brings whole toolsets and then keeps still.
     admission: Literal["each", "toolsets"] = "each"
     whole_toolset: int = Field(default=28, ge=1, le=128)  # tools of the leading toolset that come together

@@ -1,12 +1,13 @@
 """What the session and its toolsets add to a tool's own relevance. Pure arithmetic on hits.
 
 A session's next turns need the tools beside the one asked for: the log-in before the post, the list before
-the delete. Three priors say which:
+the delete. Four priors say which:
 
-- *evidence*: toolsets that gather many hits. The k-th best hit of a toolset counts 0.8 to the power of k, so that
+- *evidence*: toolsets that gather many hits. The k-th best hit of a toolset counts 0.85 to the power of k, so that
   breadth counts and size does not.
 - *called*: toolsets whose tools the session called.
 - *supply*: tools that supply a parameter of a hit (`supply.py`).
+- *news*: tools with words of the text that no tool of the session has (`novelty.py`).
 
 Only eligible tools are ever given to this module: a tool that the caller may not see moves nothing.
 """
@@ -24,7 +25,7 @@ from toolbelay.ranking.corpus import Corpus, Rows
 from toolbelay.ranking.lexical import Scores
 from toolbelay.ranking.options import RankingOptions
 
-DECAY = 0.8
+DECAY = 0.85
 # A toolset gathers evidence when its hits together reach this many times the best single hit.
 GATHERS = 1.5
 # Beyond this size, a toolset has to show evidence in proportion to its tools.
@@ -84,11 +85,13 @@ def scored(
     share: Mapping[int, float],
     members: Mapping[int, Rows],
     called: Iterable[int],
+    new_words: Scores | None,
     options: RankingOptions,
 ) -> tuple[Rows, Values]:
     """The hits that match and the `members` (eligible rows) of the leading toolsets, and a score for each.
 
-    `share`: the leading toolsets (`leading`). `called`: toolsets that the session called.
+    `share`: the leading toolsets (`leading`). `called`: toolsets that the session called. `new_words`: by row, words
+    of the text that no tool of the session has.
 
     The score is 1 - (1 - relevance) x exp(-priors x the best hit's relevance): within 0 to 1 on every catalog, and
     the relevance itself where no prior speaks. Until the session has called a tool, no prior outdoes the
@@ -106,6 +109,8 @@ def scored(
         prior[there] = of_toolset + options.supply_weight * _supplied(corpus, toolset, rows[there], relevance[there])
     for toolset in called:
         prior[toolsets == toolset] += best * options.called_weight
+    if new_words is not None:
+        prior += best * options.news_weight * new_words[rows]
     values: Values = 1 - (1 - np.minimum(relevance, 1.0)) * np.exp(-prior)
     if len(rows) and not called:
         values[0] = math.nextafter(float(values.max()), math.inf)
