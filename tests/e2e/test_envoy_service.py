@@ -175,7 +175,9 @@ def test_the_service_stops_in_order(router: Router) -> None:
 def test_the_processor_alone(router: Router) -> None:
     """`toolbelay ext-proc`: the same application without the API's listener."""
     port = free_port()
+    metrics = f"127.0.0.1:{free_port()}"
     environment = {**router.service.environment, "PATH": "", "TOOLBELAY_EXT_PROC_LISTEN": ""}
+    environment["TOOLBELAY_METRICS_LISTEN"] = metrics
     process = subprocess.Popen(
         [sys.executable, "-m", "toolbelay.cli.main", "ext-proc", "--listen", f"127.0.0.1:{port}"],
         env=environment,
@@ -184,6 +186,7 @@ def test_the_processor_alone(router: Router) -> None:
     try:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             grpc.channel_ready_future(channel).result(timeout=20)
+        wait_until(lambda: "toolbelay_ready 1.0" in httpx.get(f"http://{metrics}/metrics", timeout=5).text)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=20)
         assert process.returncode == 0, said

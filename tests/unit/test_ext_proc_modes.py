@@ -32,6 +32,37 @@ async def test_row_60_a_body_of_which_a_part_is_withheld_never_fails_open(error:
         assert b"secret" not in reply.immediate_response.body
 
 
+COSTLY = {  # 3 to 7 MB that would take seconds to read, during which nobody else is answered
+    "numbers": b'{"model":"m","messages":[' + b"1," * 3_000_000 + b"1]}",
+    "arrays": b'{"model":"m","messages":[' + b"[]," * 1_000_000 + b"1]}",
+    "members": b"{" + b'"k":1,' * 600_000 + b'"model":"m","messages":[]}',
+    "brackets": b'{"model":"m","messages":[' + b"[" * 4_000_000,
+}
+
+
+@pytest.mark.parametrize("body", COSTLY.values(), ids=COSTLY.keys())
+@pytest.mark.parametrize("reject", [False, True])
+async def test_a_body_of_too_many_values_counts_as_too_large(body: bytes, reject: bool) -> None:
+    stream = Stream(options=ExtProcOptions(on_large_body="reject" if reject else "pass"))
+    reply = await sent(body, stream=stream, more=())
+    if reject:
+        assert denied(reply)[0] == 413
+    else:
+        assert untouched(reply)
+
+
+async def test_punctuation_in_text_is_no_value() -> None:
+    stream = Stream()
+    new_body(await sent(chat_body(CHAT, ',[{"\\' * 500_000), stream=stream))
+    assert len(stream.app.requests) == 1
+
+
+async def test_members_and_tools_are_counted_before_they_are_read() -> None:
+    members = b"{" + b",".join(b'"k%d":1' % n for n in range(2000)) + b',"model":"m","messages":[]}'
+    assert denied(await sent(members))[0] == 400
+    assert denied(await sent(chat_body(CHAT, tools=[{}] * 513)))[0] == 400
+
+
 @pytest.mark.parametrize("mode", [Mode.NONE, Mode.GRPC, Mode.STREAMED])
 async def test_a_mode_that_promises_nothing_is_refused_for_chat_only(mode: int) -> None:
     """No outage, which Envoy could fail open on: the answer says what to set."""

@@ -107,6 +107,7 @@ def list_members(
     *,
     max_depth: int = MAX_DEPTH,
     max_bytes: int = MAX_BYTES,
+    max_members: int | None = None,
     unique_keys: bool = True,
     any_text: bool = False,
 ) -> list[Member]:
@@ -123,6 +124,8 @@ def list_members(
         start = reader.skip(reader.expect(reader.skip(key_end), ":"))
         value, end = reader.value(start, _step("", key))
         found.append((key, at, start, end, value))
+        if max_members is not None and len(found) > max_members:
+            raise JsonTextError("", f"has more than {max_members} members")
         at = reader.skip(end)
     reader.finish(at + 1)
     if not any_text:

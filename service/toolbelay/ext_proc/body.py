@@ -6,11 +6,17 @@ from dataclasses import dataclass
 
 from toolbelay.catalog.raw_json import JsonTextError, JsonValue, Member, items, list_members
 
+MAX_MEMBERS = 1024
+MAX_VALUES = 256 * 1024  # of one body: what reading costs grows with their number, not with the bytes
 MAX_BODY_DEPTH = 128  # a tool's schema may be 64 deep, and stands inside the body
 _BOM = b"\xef\xbb\xbf"
 # Keys whose second occurrence would mean one thing to us and another to the provider.
 _SINGLE = frozenset({"model", "tools", "tool_choice", "messages", "input", "stream"})
 _OURS = ("tools", "tool_choice")
+
+
+class TooManyValuesError(JsonTextError):
+    """A body that would take seconds to read, whatever its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +51,21 @@ class Body:
 
 
 def read_body(text: bytes) -> Body:
-    """The body's members. Raises JsonTextError.
+    """The body's members. Raises JsonTextError and TooManyValuesError.
 
     A leading byte order mark is kept and skipped. A key that Toolbelay reads must occur once, and none
     may differ from `tools` or `tool_choice` by case alone, for some providers' parsers ignore case.
     """
+    if _has_too_many_values(text):
+        raise TooManyValuesError("", f"has more than {MAX_VALUES} values")
     skipped = len(_BOM) if text.startswith(_BOM) else 0
     found = list_members(
-        text[skipped:], max_depth=MAX_BODY_DEPTH, max_bytes=len(text), unique_keys=False, any_text=True
+        text[skipped:],
+        max_depth=MAX_BODY_DEPTH,
+        max_bytes=len(text),
+        max_members=MAX_MEMBERS,
+        unique_keys=False,
+        any_text=True,
     )
     if skipped:
         found = [member.moved(skipped) for member in found]
@@ -64,6 +77,19 @@ def read_body(text: bytes) -> Body:
             raise JsonTextError(member.key.casefold(), "the key is written with capital letters")
         seen.add(member.key)
     return Body(text, tuple(found))
+
+
+def _has_too_many_values(text: bytes) -> bool:
+    """Linear and quick: commas and brackets outside of strings bound the values of a JSON text."""
+    if _marks(text) <= MAX_VALUES:
+        return False
+    # Without escapes, every second piece between quotes stands outside a string.
+    unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
+    return _marks(b"".join(unescaped.split(b'"')[::2])) > MAX_VALUES
+
+
+def _marks(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def read_item(text: bytes) -> Body:

@@ -6,9 +6,10 @@ tool arguments and tool results stay where they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from toolbelay.catalog.formats import WireFormat
 from toolbelay.catalog.raw_json import JsonValue
@@ -41,12 +42,11 @@ class _Kind(Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One message: who speaks, its text, and the tools that it calls."""
+class _Step(NamedTuple):
+    """One message: who speaks, what the user says in it, and the tools that it calls."""
 
     kind: _Kind
-    text: str = ""
+    content: JsonValue = None
     calls: tuple[str, ...] = ()
 
 
@@ -63,39 +63,44 @@ def read_conversation(body: Body, wire_format: WireFormat) -> Conversation | Non
     """The conversation of a request; `None` where the body is no chat request of the format."""
     if not isinstance(body.value("model"), str):
         return None
+    read: Callable[[JsonValue], _Step]
     if wire_format is WireFormat.OPENAI_RESPONSES:
         given = body.value("input")
         if isinstance(given, str):
             return Conversation(_clean(given), ())
-        steps = [_response_item(item) for item in given] if isinstance(given, list) else None
+        read = _response_item
     else:
         given = body.value("messages")
         read = _chat_message if wire_format is WireFormat.OPENAI_CHAT else _anthropic_message
-        steps = [read(message) for message in given] if isinstance(given, list) else None
-    if steps is None:
+    if not isinstance(given, list):
         # Responses may continue a stored prompt or response without input.
         return Conversation("", ()) if wire_format is WireFormat.OPENAI_RESPONSES else None
-    return Conversation(_clean(_latest_user_text(steps)), _called(steps))
+    return _conversation(map(read, reversed(given)))
 
 
-def _latest_user_text(steps: list[_Step]) -> str:
-    """The last text of the users' last run of messages; "" when a tool result stands at the end."""
+def _conversation(newest_first: Iterable[_Step]) -> Conversation:
+    """The last text of the users' last run of messages, "" when a tool result stands at the end; and the calls.
+
+    No more steps are read than it takes.
+    """
+    query: str | None = None
     in_run = False
-    for step in reversed(steps):
-        if step.kind is _Kind.TOOL_RESULT:
-            return ""
-        if step.kind is _Kind.USER:
-            in_run = True
-            if step.text.strip():
-                return step.text
-        elif step.kind is _Kind.ASSISTANT and in_run:
-            return ""  # the user's run holds only images or files
-    return ""
-
-
-def _called(steps: list[_Step]) -> tuple[str, ...]:
-    names = [name for step in steps for name in step.calls if 0 < len(name.encode(errors="replace")) <= MAX_CALLED_NAME]
-    return tuple(_clean(name) for name in names[-MAX_CALLED:])
+    called: list[str] = []
+    for step in newest_first:
+        if query is None:
+            if step.kind is _Kind.TOOL_RESULT:
+                query = ""
+            elif step.kind is _Kind.USER:
+                in_run = True
+                text = _text_of(step.content)
+                query = text if text.strip() else None
+            elif step.kind is _Kind.ASSISTANT and in_run:
+                query = ""  # the user's run holds only images or files
+        called += [n for n in reversed(step.calls) if 0 < len(n.encode(errors="replace")) <= MAX_CALLED_NAME]
+        if query is not None and len(called) >= MAX_CALLED:
+            break
+    oldest_first = reversed(called[:MAX_CALLED])
+    return Conversation(_clean(query or ""), tuple(_clean(name) for name in oldest_first))
 
 
 def _chat_message(message: JsonValue) -> _Step:
@@ -103,7 +108,7 @@ def _chat_message(message: JsonValue) -> _Step:
         return _Step(_Kind.OTHER)
     role = message.get("role")
     if role == "user":
-        return _Step(_Kind.USER, _text_of(message.get("content")))
+        return _Step(_Kind.USER, message.get("content"))
     if role in ("tool", "function"):
         return _Step(_Kind.TOOL_RESULT)
     if role == "assistant":
@@ -136,7 +141,7 @@ def _anthropic_message(message: JsonValue) -> _Step:
     if role != "user":
         return _Step(_Kind.OTHER)
     after = _after_results(content)
-    return _Step(_Kind.TOOL_RESULT) if after is None else _Step(_Kind.USER, _text_of(after))
+    return _Step(_Kind.TOOL_RESULT) if after is None else _Step(_Kind.USER, after)
 
 
 def _after_results(content: JsonValue) -> JsonValue:
@@ -165,7 +170,7 @@ def _response_item(item: JsonValue) -> _Step:
     if kind != "message":
         return _Step(_Kind.OTHER)
     if role == "user":
-        return _Step(_Kind.USER, _text_of(item.get("content")))
+        return _Step(_Kind.USER, item.get("content"))
     return _Step(_Kind.ASSISTANT if role == "assistant" else _Kind.OTHER)
 
 

@@ -17,7 +17,7 @@ from toolbelay.authority.principal import Principal
 from toolbelay.catalog.formats import WireFormat
 from toolbelay.catalog.raw_json import JsonTextError, NotJsonError
 from toolbelay.errors import ToolbelayError, invalid
-from toolbelay.ext_proc.body import Body, read_body
+from toolbelay.ext_proc.body import MAX_VALUES, Body, TooManyValuesError, read_body
 from toolbelay.ext_proc.calls import UnreadableAnswerError, called_names, read_response, without_denied
 from toolbelay.ext_proc.codings import CodingError, TooLargeError, UnsupportedCodingError, decode, encode
 from toolbelay.ext_proc.faults import DenialError, OutageError, of_error
@@ -104,7 +104,11 @@ class Processor:
         except (UnsupportedCodingError, CodingError) as error:
             self._undecodable(type(error).__name__)
             return Rewritten(untouched="coding")
-        body = _json_object(text) if text else None
+        try:
+            body = _json_object(text) if text else None
+        except TooManyValuesError:
+            self.too_large()
+            return Rewritten(untouched="too_large")
         if body is None:
             return Rewritten(untouched="not_json")
         return await self._guarded(lambda deadline: self._turn(head, body, deadline))
@@ -139,7 +143,8 @@ class Processor:
         """What a body over the limit means. Raises DenialError where the setting says so."""
         if self.options.on_large_body == "reject":
             limit = self.options.max_body_bytes
-            raise DenialError(413, "BODY_TOO_LARGE", f"the body is over the limit of {limit} bytes")
+            message = f"the body is over the limit of {limit} bytes, or of {MAX_VALUES} JSON values"
+            raise DenialError(413, "BODY_TOO_LARGE", message)
         _log.warning("body_passed", cause="too_large")
 
     async def _turn(self, head: RequestHead, body: Body, deadline: float) -> Rewritten:
@@ -213,5 +218,7 @@ def _json_object(text: bytes) -> Body | None:
         return read_body(text)
     except NotJsonError:
         return None
+    except TooManyValuesError:
+        raise
     except JsonTextError as error:
         raise of_error(invalid(error.path or "body", error.message)) from None

@@ -9,6 +9,7 @@ from typing import Protocol
 from toolbelay.api import bounds
 from toolbelay.application.turn import CALLER_OWNED, ChoiceMode, SelectRequest, Target, ToolChoice
 from toolbelay.catalog.formats import WireFormat
+from toolbelay.catalog.offered import MAX_OFFERED
 from toolbelay.catalog.raw_json import JsonTextError, JsonValue, parse
 from toolbelay.errors import invalid
 from toolbelay.ext_proc.body import KEEP, MAX_BODY_DEPTH, REMOVE, Body, Change, splice
@@ -73,8 +74,10 @@ def read_turn(body: Body, wire_format: WireFormat) -> ChatRequest | None:
 
 
 def _offered(body: Body) -> tuple[bytes, ...]:
-    if not isinstance(body.value("tools"), list | None):
+    given = body.value("tools")
+    if not isinstance(given, list | None):
         raise invalid("tools", "must be an array")
+    bounds.count("tools", given or (), MAX_OFFERED)
     try:
         return tuple(body.raw_items("tools") or ())
     except JsonTextError as error:
