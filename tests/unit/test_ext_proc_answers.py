@@ -109,6 +109,16 @@ async def test_text_beside_a_denied_call_stays(wire_format: WireFormat) -> None:
     assert "tool_calls" not in json.dumps(left)
 
 
+async def test_parts_of_text_beside_a_denied_call_stay() -> None:
+    response: Any = CALLS[CHAT]("drop")
+    response["choices"][0]["message"]["content"] = [{"type": "text", "text": "Hello."}]
+    app = FakeApplication(denied={"drop": Denial.NOT_AUTHORIZED})
+    reply = await answered(CHAT, response, app)
+    first, note = json.loads(reply.response_body.response.body_mutation.body)["choices"][0]["message"]["content"]
+    assert first == {"type": "text", "text": "Hello."}
+    assert "NOT_AUTHORIZED" in note["text"]
+
+
 @pytest.mark.parametrize("response", [CALLS[CHAT]("find"), {"choices": []}, {}, [], "x", None])
 async def test_an_answer_without_denied_calls_passes_untouched(response: Any) -> None:
     reply = await answered(CHAT, response, FakeApplication())

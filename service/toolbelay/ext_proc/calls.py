@@ -61,7 +61,7 @@ def _calls(response: Json, wire_format: WireFormat) -> Iterator[tuple[str, Json]
 
 def _has_text(response: Json, wire_format: WireFormat) -> bool:
     if wire_format is WireFormat.OPENAI_CHAT:
-        return any(_text(message.get("content")) for message in _messages(response))
+        return any(message.get("content") for message in _messages(response))
     if wire_format is WireFormat.ANTHROPIC_MESSAGES:
         return any(item.get("type") == "text" and item.get("text") for item in _dicts(response.get("content")))
     return any(item.get("type") == "message" for item in _dicts(response.get("output")))
@@ -85,9 +85,16 @@ def _replace_chat(response: Json, denied: Mapping[str, str]) -> None:
             notes.append(_note(_text(legacy.get("name")), denied[_text(legacy.get("name"))]))
             del message["function_call"]
         if notes:
-            message["content"] = "\n".join([*filter(None, [_text(message.get("content"))]), *notes])
+            message["content"] = _with_notes(message.get("content"), notes)
             if "tool_calls" not in message and "function_call" not in message:
                 choice["finish_reason"] = "stop"
+
+
+def _with_notes(content: Any, notes: list[str]) -> Any:
+    """Some model APIs answer with a list of parts where OpenAI has one text."""
+    if isinstance(content, list):
+        return [*content, *({"type": "text", "text": note} for note in notes)]
+    return "\n".join([*filter(None, [_text(content)]), *notes])
 
 
 def _replace_anthropic(response: Json, denied: Mapping[str, str]) -> None:

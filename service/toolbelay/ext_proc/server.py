@@ -166,6 +166,6 @@ def _channel_options(listen: ListenOptions) -> list[tuple[str, Any]]:
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ("grpc.so_reuseport", 1 if listen.shared else 0),
-        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", listen.min_ping_interval_ms),
         ("grpc.keepalive_permit_without_calls", 1),
     ]
