@@ -25,6 +25,8 @@ from toolbelay.sessions.port import StateUnavailableError
 from toolbelay.sessions.wire import Wire
 
 AT_ONCE = 32  # calls that share a connection
+KEPT = 2  # connections that concurrent calls open before they share one: who cancels then costs no proof
+GROW_AGAIN = 1.0  # seconds after a failed connect in which calls share what there is
 TELLING_TIMEOUT = 0.05  # seconds; a call given less that runs out of time says nothing of the server
 _ASKING = command(b"ASKING")
 
@@ -135,6 +137,7 @@ class Endpoint:
         self._lanes: list[_Lane] = []
         self._queue: deque[asyncio.Future[None]] = deque()
         self._era = 0
+        self._grow_after = float("-inf")
         self._closed = False
 
     async def call(self, call: Call, *, timeout: float, asking: bool = False) -> Reply:
@@ -211,22 +214,33 @@ class Endpoint:
         """A connection with room: a proven one first, then a connected one, then one to connect.
 
         Who needs a proven one finds room on it: a few short reads more, and they are wanted when the others have none.
+        A proven one at work is left alone while there are fewer than `KEPT`: when its calls fail, a second one that is
+        proven too lets the others go on, whether SQL can be asked or not.
         """
-        key, spare = call.generation_key, None
+        key, spare, busy = call.generation_key, None, None
         for lane in self._lanes:
             connected, full = lane.connected, lane.in_flight >= AT_ONCE and not call.proven
             if lane.closed or full or (lane.in_flight and not connected):
                 continue
             if connected and (key is None or lane.proves(key, self._era)):
-                return lane
+                if call.proven or not lane.in_flight:
+                    return lane
+                busy = busy or lane
+                continue
             if spare is None or (connected and not spare.connected):
                 spare = lane
         if call.proven:
             return None
+        if busy is not None and not self._may_grow():
+            return busy
         if spare is None and len(self._lanes) < self._size:
             spare = _Lane(self._make(), self._era)
             self._lanes.append(spare)
-        return spare
+        return spare or busy
+
+    def _may_grow(self) -> bool:
+        at_work = sum(1 for lane in self._lanes if lane.connected or lane.in_flight)
+        return at_work < min(KEPT, self._size) and asyncio.get_running_loop().time() >= self._grow_after
 
     def _call_next(self) -> None:
         """Let one call that waits for a place look again."""
@@ -243,7 +257,9 @@ class Endpoint:
             new = not lane.connected
             if new:
                 progress.stage = _Stage.CONNECTING
+                self._grow_after = asyncio.get_running_loop().time() + GROW_AGAIN
                 await self._connect(lane)
+                self._grow_after = float("-inf")
             progress.stage = _Stage.SENT
             reply = await self._exchange(lane, call, asking, new)
             clean = True
