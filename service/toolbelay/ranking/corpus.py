@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from toolbelay.catalog.model import Tool
 from toolbelay.ranking.documents import Document, document
-from toolbelay.ranking.lexical import LexicalIndex, lexical_index
+from toolbelay.ranking.lexical import LexicalIndex
+from toolbelay.ranking.postings import postings
 from toolbelay.ranking.supply import Supply, supply
 from toolbelay.ranking.synonyms import Phrase
 from toolbelay.ranking.toolset_words import own_text, shared_words
@@ -57,16 +58,18 @@ def build_corpus(tools: Mapping[str, Tool], held: Corpus | None) -> Corpus:
     sizes = np.bincount(toolset_of, minlength=len(toolset_numbers)) if documents else np.zeros(0, np.intp)
     members = tuple(np.split(order, np.cumsum(sizes)[:-1])) if documents else ()
     shared = shared_words(documents)
+    same = [_same_row(d, shared, held) for d in documents]
+    held_postings = held.lexical.postings if held is not None else None
     return Corpus(
         documents=documents,
         row_of={d.tool_id: row for row, d in enumerate(documents)},
         toolset_of=toolset_of,
         toolset_numbers=toolset_numbers,
         members=members,
-        lexical=lexical_index(documents, shared, toolset_of),
+        lexical=LexicalIndex(postings(documents, shared, toolset_of, held_postings, same)),
         shared=shared,
         by_name=_by_name(documents, members),
-        own_texts=tuple(_own_text(d, shared, held) for d in documents),
+        own_texts=tuple(_own_text(d, shared, held, row) for d, row in zip(documents, same, strict=True)),
     )
 
 
@@ -79,13 +82,19 @@ def _by_name(documents: Sequence[Document], members: Sequence[Rows]) -> dict[str
     return {word: tuple(names) for word, names in found.items()}
 
 
-def _own_text(document: Document, shared: Mapping[str, frozenset[str]], held: Corpus | None) -> str:
-    common = shared.get(document.toolset, frozenset())
+def _same_row(document: Document, shared: Mapping[str, frozenset[str]], held: Corpus | None) -> int | None:
+    """The row that `held` has the document at, if its toolset's shared words are the same there too."""
     row = held.row_of.get(document.tool_id) if held is not None else None
     if held is None or row is None or held.documents[row] is not document:
-        return own_text(document, common)
-    unchanged = held.shared.get(document.toolset, frozenset()) == common
-    return held.own_texts[row] if unchanged else own_text(document, common)
+        return None
+    nothing: frozenset[str] = frozenset()
+    return row if held.shared.get(document.toolset, nothing) == shared.get(document.toolset, nothing) else None
+
+
+def _own_text(document: Document, shared: Mapping[str, frozenset[str]], held: Corpus | None, row: int | None) -> str:
+    if held is not None and row is not None:
+        return held.own_texts[row]
+    return own_text(document, shared.get(document.toolset, frozenset()))
 
 
 def _document(tool: Tool, held: Corpus | None) -> Document:

@@ -12,6 +12,8 @@ from toolbelay.ranking.strategies.base import VectorRows
 from toolbelay.ranking.vectors import Embedder, EmbeddingError, StaticEmbedder, Vectors
 
 BATCH = 64  # texts per call of a remote embedder
+# Rows per step of work in a thread: one call on all of them would keep the interpreter from the event loop.
+STEP = 512
 
 
 class VectorTable:
@@ -32,8 +34,12 @@ class VectorTable:
             return None
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in corpus.own_texts]
         missing = [row for row, key in enumerate(keys) if key not in self._known]
-        vectors = self._embedder.embed_now([corpus.own_texts[row] for row in missing])
-        self._keep(keys, {keys[row]: vectors[n] for n, row in enumerate(missing)})
+        added = {}
+        for start in range(0, len(missing), STEP):
+            batch = missing[start : start + STEP]
+            vectors = self._embedder.embed_now([corpus.own_texts[row] for row in batch])
+            added |= {keys[row]: vectors[n] for n, row in enumerate(batch)}
+        self._keep(keys, added)
         return self._rows(keys)
 
     def held_rows(self, corpus: Corpus) -> VectorRows | None:
@@ -65,7 +71,8 @@ class VectorTable:
         usable = [v if v is not None and len(v) == size else None for v in found]
         # Column by column: the product with one query then streams, three times as fast at 20,000 tools.
         vectors = np.zeros((len(keys), size), np.float32, order="F")
-        there = [row for row, vector in enumerate(usable) if vector is not None]
-        if there:
-            vectors[there] = np.stack([vector for vector in usable if vector is not None])
+        nothing = np.zeros(size, np.float32)
+        for start in range(0, len(keys), STEP):
+            step = [nothing if vector is None else vector for vector in usable[start : start + STEP]]
+            vectors[start : start + STEP] = np.stack(step)
         return VectorRows(self._embedder.model, vectors, all(v is not None for v in usable))
