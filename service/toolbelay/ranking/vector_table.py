@@ -34,7 +34,7 @@ class VectorTable:
             return None
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in corpus.own_texts]
         missing = [row for row, key in enumerate(keys) if key not in self._known]
-        added = {}
+        added: dict[bytes, Vectors] = {}
         for start in range(0, len(missing), STEP):
             batch = missing[start : start + STEP]
             vectors = self._embedder.embed_now([corpus.own_texts[row] for row in batch])
