@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 from bench import world
@@ -26,7 +26,7 @@ class Case:
 
     `prepare`: sent once before, in this order, each list to its end. `records`: sent until the time is up; not `wraps`:
     each at most once. `outcome`, `added`, `tools`: of the answers (SelectTools). `must`, `goal`: least ratio to
-    *handler + one script call*.
+    *handler + one script call*. `port`: of another listener than the service's first.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Case:
     must: float | None = None
     goal: float | None = None
     remark: str = ""
-    claims: dict[str, float] = field(default_factory=dict)
+    port: int = 0
 
 
 class Turns:

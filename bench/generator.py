@@ -76,6 +76,19 @@ def build() -> Path:
     return program
 
 
+def require() -> None:
+    """Raise MissingToolError unless all that the bench needs is there."""
+    build()
+    _h2load()
+
+
+def _h2load() -> str:
+    program = shutil.which("h2load")
+    if program is None:
+        raise MissingToolError("h2load is missing: apt-get install -y nghttp2-client")
+    return program
+
+
 def write_records(path: Path, records: Iterable[Record]) -> Path:
     """Write the file that `run` reads."""
     with path.open("wb") as file:
@@ -119,9 +132,7 @@ def run(
 
 def h2load(port: int, method: str, record: Record, folder: Path, *, requests: int) -> float:
     """Requests a second by h2load, which sends one body and does not read grpc-status. Raises MissingToolError."""
-    program = shutil.which("h2load")
-    if program is None:
-        raise MissingToolError("h2load is missing: apt-get install -y nghttp2-client")
+    program = _h2load()
     body = folder / "h2load.bin"
     body.write_bytes(record.body)
     done = subprocess.run(

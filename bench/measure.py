@@ -17,6 +17,8 @@ from bench.limits import METHOD
 from bench.stage import Stage, select
 from toolbelay.v1 import selection_pb2 as pb
 
+PROBES = 120  # requests that are sent one after another, to count trips
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -44,7 +46,11 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A measured row. CPU in microseconds of the workers' processor time; `trips`: reads of Redis from its clients."""
+    """A measured row.
+
+    CPU: microseconds of the workers' processor time a request. `trips`: reads of Redis from its clients, and
+    `commands` there, those inside scripts counted, both a request.
+    """
 
     name: str
     ratio: float
@@ -77,24 +83,28 @@ class Desk:
     def measure(self, case: Case) -> Row:
         """Prepare, check the answers, measure."""
         self.prepare(case)
-        path = self._file("records", case.records())
         self.check(case)
-        pairs, counted = [], (0, 0)
+        *parts, probe = self._parts(case)
+        pairs = []
         used = limit_used = 0.0
-        parts = [path] if case.wraps else self._parts(case)
         for repeat in range(self._shape.repeats):
             before = self._reference.cpu()
             limit = self._limit()
             limit_used += self._reference.cpu() - before
-            cpu, redis = self._stage.cpu(), self._stage.redis_counts()
+            cpu = self._stage.cpu()
             load = self._load(case, parts[repeat % len(parts)])
             used += self._stage.cpu() - cpu
-            after = self._stage.redis_counts()
-            counted = (counted[0] + after[0] - redis[0], counted[1] + after[1] - redis[1])
             pairs.append((limit, load))
         limited, done = (sum(pair[which].answered for pair in pairs) for which in (0, 1))
         cpu_us = (used / done * 1e6, limit_used / limited * 1e6)
-        return _row(case, pairs, cpu_us, (counted[0] / done, counted[1] / done))
+        return _row(case, pairs, cpu_us, self._trips(case, probe))
+
+    def _trips(self, case: Case, path: Path) -> tuple[float, float]:
+        """(trips to Redis, commands there) for each of a few calls, one after another: calls at once share trips."""
+        before, port = self._stage.redis_counts(), self._port(case)
+        load = generator.run(port, case.method, path, seconds=0.3, connections=1, streams=1, wrap=False)
+        after = self._stage.redis_counts()
+        return (after[0] - before[0]) / load.answered, (after[1] - before[1]) / load.answered
 
     def prepare(self, case: Case) -> None:
         """Send what the case needs to have been sent."""
@@ -113,13 +123,13 @@ class Desk:
         assert seen == (case.outcome, case.added, case.tools), f"{case.name}: answered {seen}"
 
     def saturated(self, case: Case) -> tuple[Load, Load]:
-        """(limit, case) at full rate, in one go."""
+        """(limit, case) at full rate."""
         return self._limit(), self._load(case, self._file("records", case.records()))
 
     def at_rate(self, case: Case, limit_rate: float, case_rate: float, seconds: float) -> tuple[Load, Load]:
         """(limit, case), each at its own rate."""
         path = self._file("records", case.records())
-        reference, port = self._reference, self._stage.service.port
+        reference, port = self._reference, self._port(case)
         limit = generator.run(reference.port, METHOD, reference.records, seconds=seconds, rate=limit_rate)
         return limit, generator.run(port, case.method, path, seconds=seconds, rate=case_rate)
 
@@ -137,7 +147,7 @@ class Desk:
     def _load(self, case: Case, path: Path) -> Load:
         shape = self._shape
         return generator.run(
-            self._stage.service.port,
+            self._port(case),
             case.method,
             path,
             seconds=shape.seconds,
@@ -146,11 +156,18 @@ class Desk:
             wrap=case.wraps,
         )
 
+    def _port(self, case: Case) -> int:
+        return case.port or self._stage.service.port
+
     def _parts(self, case: Case) -> list[Path]:
-        """The records that can be sent once, split among the repeats. The first one was used up by the check."""
-        records = list(case.records())[1:]
-        size = len(records) // self._shape.repeats
-        return [self._file(f"part-{n}", iter(records[n * size : (n + 1) * size])) for n in range(self._shape.repeats)]
+        """Files of records: one for each repeat, where a record can be sent only once, and a short one at the end."""
+        records = list(case.records())[1:]  # the first one was used up by the check
+        if case.wraps:
+            return [self._file("records", iter(records)), self._file("probe", iter(records[:PROBES]))]
+        size = (len(records) - PROBES) // self._shape.repeats
+        starts = range(0, size * self._shape.repeats, size)
+        parts = [self._file(f"part-{n}", iter(records[at : at + size])) for n, at in enumerate(starts)]
+        return [*parts, self._file("probe", iter(records[-PROBES:]))]
 
     def _file(self, name: str, records: Iterator[Record]) -> Path:
         return write_records(self._stage.folder / f"{name}.bin", records)

@@ -16,6 +16,7 @@ from bench.generator import Record
 from bench.limits import METHOD
 from tests.support.servers import RedisServer
 from tests.support.service import Service, free_port, migrated, token
+from tests.support.waiting import wait_until
 from toolbelay.v1 import selection_pb2 as pb
 
 TENANT = "bench"
@@ -30,6 +31,7 @@ class Stage:
     redis: RedisServer
     tools: list[dict[str, Any]]
     folder: Path
+    ext_proc_port: int = 0
 
     @property
     def ids(self) -> list[str]:
@@ -40,6 +42,11 @@ class Stage:
         """The workers."""
         main = psutil.Process(self.service.process.pid)
         return main.children(recursive=True) or [main]
+
+    def await_index(self) -> None:
+        """Return when the ranking index is there."""
+        record = Record.of(bearer("waiting"), pb.SelectToolsRequest(query="create an invoice"))
+        wait_until(lambda: select(self.service.port, record).receipt.strategy == "hybrid", 120)
 
     def memory(self) -> float:
         """MB resident in the largest worker."""
@@ -65,11 +72,14 @@ def staged(
     tenants: Mapping[str, Mapping[str, str]],
     *,
     workers: int = 1,
-    **environment: str,
+    ext_proc: bool = False,
 ) -> Iterator[Stage]:
     """A service that serves `tools` to each tenant under its policies."""
     folder.mkdir(exist_ok=True)
+    ext_proc_port = free_port() if ext_proc else 0
     more = {"TOOLBELAY_WORKERS": str(workers)} if workers > 1 else {}
+    if ext_proc:
+        more |= {"TOOLBELAY_EXT_PROC_LISTEN": f"127.0.0.1:{ext_proc_port}", "TOOLBELAY_EXT_PROC_DEADLINE_MS": "5000"}
     service = Service(
         migrated(f"sqlite+aiosqlite:///{folder}/catalog.db"),
         redis.url,
@@ -77,13 +87,12 @@ def staged(
         entry=SERVE,
         TOOLBELAY_LOG_LEVEL="warning",
         **more,
-        **environment,
     )
     try:
         for tenant, policies in tenants.items():
             service.apply(tools, policies, world.routes(), tenant=tenant)
         service.start(wait=False).wait(120)
-        yield Stage(service, redis, tools, folder)
+        yield Stage(service, redis, tools, folder, ext_proc_port)
     finally:
         service.close()
 
