@@ -184,6 +184,9 @@ DEFAULT_SYNONYMS: tuple[str, ...] = (
     "dictionary, definition, define, meaning of",
     "spelling, grammar",
     # one way: a narrow word of a request names a wider thing
+    "relay => send, message",
+    "forward => send, message",
+    "inform => message",
     "usd => currency",
     "eur => currency",
     "dollars => currency, amount",
