@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.quality import ANEW, DATA, ROUTES, Bench, page_parts, ratel, refreshed
+from bench.quality import ANEW, DATA, ROUTES, Bench, page_parts, perturbed, ratel, refreshed
 from toolbelay.application.replay import Measures
 from toolbelay.catalog.routes import parse_route
 
@@ -28,21 +28,30 @@ async def bench() -> Bench:
 async def test_the_profile_keeps_recall_and_prefix(bench: Bench) -> None:
     profile = await bench.play({"profile": "agentic"})
     anew = await bench.play(ROUTES[ANEW])
-    assert profile.call_recall >= 0.92
+    assert profile.call_recall >= 0.94
     assert profile.unchanged >= 0.70
-    assert profile.effective_tokens <= 0.55 * anew.effective_tokens
+    assert profile.effective_tokens <= 0.50 * anew.effective_tokens
 
 
 async def test_each_half_of_the_sessions_reaches_the_figures(bench: Bench) -> None:
     for half in (bench.sessions[::2], bench.sessions[1::2]):
         profile: Measures = await bench.play({"profile": "agentic"}, half)
-        assert profile.call_recall >= 0.90
-        assert profile.unchanged >= 0.65
-        assert (await bench.play({}, half)).call_recall >= 0.68
+        assert profile.call_recall >= 0.93
+        assert profile.unchanged >= 0.67
+        assert (await bench.play({}, half)).call_recall >= 0.71
 
 
 async def test_the_defaults(bench: Bench) -> None:
-    assert (await bench.play({})).call_recall >= 0.72
+    assert (await bench.play({})).call_recall >= 0.74
+
+
+async def test_catalogs_changed_in_ways_that_hardly_matter(bench: Bench) -> None:
+    for tools in perturbed(bench).values():
+        other = await bench.over(tools).ready()
+        profile = await other.play({"profile": "agentic"})
+        assert profile.call_recall >= 0.93
+        assert profile.unchanged >= 0.68
+        assert (await other.play({})).call_recall >= 0.70
 
 
 async def test_single_questions_are_answered_at_least_as_well_as_by_the_strongest_peer(bench: Bench) -> None:
@@ -50,7 +59,7 @@ async def test_single_questions_are_answered_at_least_as_well_as_by_the_stronges
     ours = await bench.ask("hybrid")
     assert ours.top1 >= peer.top1
     assert ours.at5 >= peer.at5
-    assert ours.at5 >= 0.89
+    assert ours.at5 >= 0.90
 
 
 async def test_real_mcp_servers() -> None:
