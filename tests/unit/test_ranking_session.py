@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.support.rankable import ids, indexed, query, tool
+from toolbelay.ranking.admission import BEST_SEEDS
 from toolbelay.ranking.options import RankingOptions
 from toolbelay.ranking.port import Ranking
 
@@ -90,7 +91,8 @@ async def test_admission_brings_the_whole_toolset_first() -> None:
     text = "find the customer and list the customer orders"
     ranking = await index.rank(query(text, sticky=True, options=TOOLSETS, limit=64))
     assert {t.tool_id for t in CRM} <= set(ids(ranking))
-    assert not {t.tool_id for t in CHAT} & set(ids(ranking))
+    others = {t.tool_id for t in CHAT} & set(ids(ranking))
+    assert len(others) < BEST_SEEDS  # the best tools of all come too
     assert all(match.score > 0 for match in ranking.matches)
 
 
@@ -145,3 +147,10 @@ async def test_one_toolset_alone_is_ranked() -> None:
     index = await indexed(*CRM)
     assert ids(await index.rank(query("orders", sticky=True, options=TOOLSETS)))[0] == "crm/list_customer_orders"
     assert "crm/list_customer_orders" in ids(await index.rank(query("orders", sticky=True)))
+
+
+async def test_a_first_turn_has_the_best_tools_although_their_toolset_is_not_the_one() -> None:
+    alone = tool("tiny/find_a_customer", "Find a customer")
+    index = await indexed(*CRM, *CHAT, alone)
+    ranking = await index.rank(query("find a customer and list the orders", sticky=True, options=TOOLSETS, limit=64))
+    assert {t.tool_id for t in CRM} | {alone.tool_id} <= set(ids(ranking))

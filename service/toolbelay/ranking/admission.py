@@ -34,6 +34,7 @@ EVIDENCE_ALONE = 1.2  # times that of the toolsets at hand, where no tool has a 
 NEXT_COUNTS = 0.5  # the k-th tool's new words count this to the power of k
 MOST_TOOLS_READ = 100  # for new words, of the hits
 SEED_RELEVANCE = 0.1  # below, a first turn knows no toolset: its best tools come alone
+BEST_SEEDS = 4  # that a first turn brings whatever their toolset
 LEAST_SEEDS = 8
 
 
@@ -96,10 +97,7 @@ def admitted(
         if toolset is not None:
             state.bring_toolset(toolset, hits, options.part_toolset)
     if not held:
-        short = LEAST_SEEDS - len(state.rows)
-        state.bring([row for row in hits.rows.tolist() if row not in state.rows][: max(short, 0)], hits, LEAST_SEEDS)
-        if len(hits.rows):
-            state.rows.setdefault(int(hits.rows[0]), hits.best)
+        _add_the_best(state, hits)
     return state.rows
 
 
@@ -109,6 +107,14 @@ def _seed(state: _Bringing, hits: Hits, gathered: Mapping[int, float], options: 
     for toolset, strength in ordered:
         if strength >= HEDGE_FIRST * ordered[0][1] and not _too_small(state.corpus, toolset, hits):
             state.bring_toolset(toolset, hits, options.whole_toolset)
+
+
+def _add_the_best(state: _Bringing, hits: Hits) -> None:
+    """The best tools of all, whatever their toolset: the toolset may be mistaken, and a question may stay the only one."""
+    best = hits.rows.tolist()
+    state.bring([row for row in best[:BEST_SEEDS] if row not in state.rows], hits, BEST_SEEDS)
+    short = max(LEAST_SEEDS - len(state.rows), 0)
+    state.bring([row for row in best if row not in state.rows][:short], hits, short)
 
 
 def _complete(state: _Bringing, hits: Hits, gathered: Mapping[int, float], options: RankingOptions) -> None:
