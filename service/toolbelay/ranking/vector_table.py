@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 
@@ -58,7 +59,7 @@ class VectorTable:
                 raise EmbeddingError("the embedder answered with another number of vectors")
             self._known |= {keys[row]: vectors[n] for n, row in enumerate(batch)}
         self._keep(keys, {})
-        return self._rows(keys)
+        return await asyncio.to_thread(self._rows, keys)
 
     def _keep(self, keys: Sequence[bytes], added: dict[bytes, Vectors]) -> None:
         known = self._known | added
