@@ -50,7 +50,9 @@ def test_the_tools_of_real_servers_pass(dump: Path) -> None:
 
 
 def test_row_69_one_bad_definition_does_not_take_the_others_down() -> None:
-    good: list[dict[str, Any]] = [{"toolset": "s", "name": f"good{n}", "input_schema": {"type": "object"}} for n in range(10)]
+    good: list[dict[str, Any]] = [
+        {"toolset": "s", "name": f"good{n}", "input_schema": {"type": "object"}} for n in range(10)
+    ]
     bad: list[dict[str, Any]] = [
         {"toolset": "s", "name": "string", "input_schema": {"type": "string"}},
         {"toolset": "s", "name": "union", "input_schema": {"anyOf": [{"type": "object"}]}},
