@@ -8,6 +8,7 @@ from itertools import islice
 from toolbelay.application.answer import owned_items, planned_items
 from toolbelay.application.called import Called, resolve_called
 from toolbelay.application.ports import Ports
+from toolbelay.application.quiet import QuietTurn, is_quiet, quiet_turns, without_scores
 from toolbelay.application.rank import TurnRanking, rank_turn, rank_without_index
 from toolbelay.application.scene import Scene
 from toolbelay.application.turn import ChoiceMode, SelectedItem, SelectRequest, ToolChoice
@@ -48,6 +49,15 @@ async def plan_once(
     called = _NO_CALLS
     if request.called_tools:
         called = resolve_called(request.called_tools, scene, frozenset(t.tool_id for t in state.tools))
+    quiet = _recalled(request, scene, opened)
+    if quiet is not None and opened is not None:
+        if ranking is None:
+            ranking = await _rank(ports, request, scene, state, called, deadline)
+        if not ranking.matches:
+            return Planned(quiet.plan, scene, ranking, quiet.items, state.last_answer, called.ignored)
+        if not (ranking.grows and quiet.grows(scene, ranking.matches, opened.spent)):
+            plan, items = quiet.scored(ranking.matches, scene.bounds.top_k)
+            return Planned(plan, scene, ranking, items, state.last_answer, called.ignored)
     named = _named(request.choice, scene)
     if ranking is None:
         ranking = await _rank(ports, request, scene, state, called, deadline)
@@ -56,9 +66,20 @@ async def plan_once(
     turn = _turn_input(scene, opened, state, called, named, ranking)
     plan = plan_turn(turn)
     items = planned_items(plan, scene, ports.digest)
+    if scene.memory is not None and named is None and is_quiet(plan, state, items):
+        plan_of_any = without_scores(plan)
+        shown = planned_items(plan_of_any, scene, ports.digest)
+        quiet_turns(scene).remember(scene, request.called_tools, plan_of_any, shown)
     if scene.offer.owned:
         items = (*owned_items(scene, ports.digest), *items)
     return Planned(plan, scene, ranking, items, tuple([item.digest for item in items]), called.ignored)
+
+
+def _recalled(request: SelectRequest, scene: Scene, opened: Opened | None) -> QuietTurn | None:
+    """What is known of a turn that changes nothing, where nothing but its ranking could make it another."""
+    if opened is None or scene.memory is None or request.choice.mode is ChoiceMode.NAMED or _cold(scene, opened):
+        return None
+    return quiet_turns(scene).recall(scene, opened.state, request.called_tools, opened.turn)
 
 
 async def _rank(

@@ -56,9 +56,9 @@ class Scene:
         self.target = target
         self.offer = offer
         self._view = view
-        memory = _remembered(snapshot, target, offer, view)
+        # What is remembered of this caller and target; none where the request's own offer has a say in that.
+        self.memory = memory = _remembered(snapshot, target, offer, view)
         self._facts: dict[str, Fact] = {} if memory is None else memory.facts
-        # What an index may remember of `eligible`; none where the request's own offer has a say in that.
         self.ranking_memory = None if memory is None else memory.ranking
         self._ranked_by_name = {t.exposed_name: t for t in offer.ranked.values()} if offer.ranked else {}
 

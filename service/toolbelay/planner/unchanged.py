@@ -6,11 +6,22 @@ What it must show is that nobody leaves, hides, comes, or moves among the pins.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from toolbelay.planner.model import Counts, Origin, Outcome, Plan, PlannedTool, Standing, StoredTool, TurnInput
+from toolbelay.planner.model import (
+    Bounds,
+    Counts,
+    Origin,
+    Outcome,
+    Plan,
+    PlannedTool,
+    Scored,
+    Standing,
+    StoredTool,
+    TurnInput,
+)
 from toolbelay.planner.recency import by_last_occurrence
 
 _RETAINED = 65_536  # values without a score that the process shares
@@ -30,7 +41,9 @@ def unchanged(turn: TurnInput) -> Plan | None:
             return None
         ids.append(tool.tool_id)
         pinned += tool.pinned
-    if not _keeps_pins(turn, pinned) or not _has_all(turn, ids) or _may_grow(turn, ids):
+    if not _keeps_pins(turn, pinned) or not _has_all(turn, ids):
+        return None
+    if turn.grows and may_grow(ids, turn.ranking or (), bounds, turn.spent):
         return None
     scores = {scored.tool_id: scored.score for scored in turn.ranking or ()}
     if scores:
@@ -66,14 +79,12 @@ def _has_all(turn: TurnInput, ids: Collection[str]) -> bool:
     return {*turn.required, *turn.core, *named}.issubset(ids)
 
 
-def _may_grow(turn: TurnInput, ids: list[str]) -> bool:
-    bounds = turn.bounds
+def may_grow(ids: Collection[str], ranking: Sequence[Scored], bounds: Bounds, spent: int) -> bool:
+    """Whether a seeded session of visible tools `ids` may grow by this ranking (rule 5; not with `replace_stale`)."""
     return (
-        bool(turn.ranking)
-        and turn.grows
-        and turn.spent < bounds.max_new_tools_per_turn
+        spent < bounds.max_new_tools_per_turn
         and len(ids) < min(bounds.max_tools, bounds.capacity)
-        and any(scored.tool_id not in ids for scored in (turn.ranking or ())[: bounds.top_k])
+        and any(scored.tool_id not in ids for scored in ranking[: bounds.top_k])
     )
 
 
