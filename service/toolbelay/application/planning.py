@@ -56,7 +56,7 @@ async def plan_once(
         if not ranking.matches:
             return Planned(quiet.plan, scene, ranking, quiet.items, state.last_answer, called.ignored)
         if not (ranking.grows and quiet.grows(scene, ranking.matches, opened.spent)):
-            plan, items = quiet.scored(ranking.matches, scene.bounds.top_k)
+            plan, items = quiet.scored(ranking.matches, scene.route.top_k)
             return Planned(plan, scene, ranking, items, state.last_answer, called.ignored)
     named = _named(request.choice, scene)
     if ranking is None:

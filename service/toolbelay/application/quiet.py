@@ -34,6 +34,8 @@ class QuietTurn:
 
     def grows(self, scene: Scene, matches: Sequence[Scored], spent: int) -> bool:
         """Whether these matches may change the session."""
+        if len(self.places) >= scene.route.sticky.max_tools:
+            return False
         return may_grow(self.places, matches, scene.bounds, spent)
 
     def scored(self, matches: Sequence[Scored], top_k: int) -> tuple[Plan, tuple[SelectedItem, ...]]:
@@ -55,7 +57,9 @@ class QuietTurn:
                     match.score,
                 )
         relevant = frozenset([match.tool_id for match in matches[:top_k] if match.tool_id in places])
-        return replace(self.plan, tools=tuple(tools), relevant=relevant), tuple(items)
+        plan = self.plan
+        scored = Plan(tuple(tools), plan.state, plan.outcome, plan.reason, plan.counts, plan.spent, relevant)
+        return scored, tuple(items)
 
 
 class QuietTurns:

@@ -44,7 +44,7 @@ def answer_of(request: SelectRequest, access: Access, settled: Settled) -> Selec
         revision=settled.revision,
         generation=scene.snapshot.generation,
         strategy=planned.ranking.strategy,
-        advertised_tokens=scene.snapshot.surface.advertised_tokens(item.definition for item in items),
+        advertised_tokens=scene.snapshot.surface.advertised_tokens([item.definition for item in items]),
         whole_catalog_tokens=scene.snapshot.surface.whole_tokens(scene.target.format),
         replayed=opened is not None and opened.replayed,
         caller_owned=len(scene.offer.owned),

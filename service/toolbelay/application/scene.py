@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import Any, Protocol
 
 from toolbelay.application.offer import CALLER_TOOLSET, Offer
@@ -56,6 +55,7 @@ class Scene:
         self.target = target
         self.offer = offer
         self._view = view
+        self._bounds: Bounds | None = None
         # What is remembered of this caller and target; none where the request's own offer has a say in that.
         self.memory = memory = _remembered(snapshot, target, offer, view)
         self._facts: dict[str, Fact] = {} if memory is None else memory.facts
@@ -127,9 +127,14 @@ class Scene:
         ids = sorted(self.offer.ids) if self.offer.filters else self.snapshot.sorted_ids
         return (tool_id for tool_id in ids if self.eligible(tool_id))
 
-    @cached_property
+    @property
     def bounds(self) -> Bounds:
         """The route's bounds with the target's cap taken off."""
+        if self._bounds is None:
+            self._bounds = self._bounds_now()
+        return self._bounds
+
+    def _bounds_now(self) -> Bounds:
         route, sticky = self.route, self.route.sticky
         cap = self.target.max_tools or default_cap(self.target.format) or NO_CAP
         return Bounds(

@@ -285,6 +285,7 @@ class Eligibility:
         self._views: OrderedDict[tuple[object, ...], _Decisions] = OrderedDict()
         self._classes: OrderedDict[tuple[str, bytes], ToolClasses] = OrderedDict()
         self._serials = itertools.count()
+        self._keys: dict[tuple[int, int, tuple[str, str, str]], tuple[Principal, tuple[object, ...]]] = {}
         self.decisions = 0
         self.hits = 0
         self.misses = 0
@@ -301,9 +302,8 @@ class Eligibility:
 
         `route`: the resolved name; `mode`: add or filter.
         """
-        depends = policies.dependencies
         classes = self._classes_of(principal.tenant, policies)
-        key = (classes.serial, depends.principal_key(principal), depends.context_key(route, model, mode))
+        key = self._key(classes.serial, policies.dependencies, principal, (route, model, mode))
         decisions = self._views.get(key)
         if decisions is None:
             self.misses += 1
@@ -314,6 +314,19 @@ class Eligibility:
             self._views.move_to_end(key)
         question = Question(policies, principal, PolicyContext(route, model, mode))
         return EligibilityView(self, question, classes, decisions)
+
+    def _key(
+        self, serial: int, depends: Dependencies, principal: Principal, context: tuple[str, str, str]
+    ) -> tuple[object, ...]:
+        """What the decisions depend on. Remembered by the principal's object, which a verified token keeps."""
+        known = self._keys.get((serial, id(principal), context))
+        if known is not None and known[0] is principal:
+            return known[1]
+        key = (serial, depends.principal_key(principal), depends.context_key(*context))
+        if len(self._keys) >= self._max_views:
+            self._keys.clear()
+        self._keys[serial, id(principal), context] = (principal, key)
+        return key
 
     def grown(self, decisions: _Decisions, count: int) -> None:
         """Count decisions that a view holds from now on, and drop the views least recently used beyond the bound."""

@@ -55,7 +55,14 @@ class Script:
 
 def command(*words: bytes) -> bytes:
     """One command in RESP. Done here because redis-py's packer takes four times as long."""
-    return b"*%d\r\n" % len(words) + b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        size = len(word)
+        parts += (_SIZES[size] if size < len(_SIZES) else b"$%d\r\n" % size, word, b"\r\n")
+    return b"".join(parts)
+
+
+_SIZES = [b"$%d\r\n" % size for size in range(256)]
 
 
 def parse_header(name: str, body: str) -> dict[str, str]:

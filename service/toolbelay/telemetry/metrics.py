@@ -79,6 +79,7 @@ class Metrics:
         self._ready = self._gauge("ready", "1 when ready to answer.", mode="livemin")
 
     def _define_turns(self) -> None:
+        self._turn_counts: dict[tuple[str, str], Callable[[], None]] = {}
         self._turns = self._counter("turns", "SelectTools answers.", "outcome", "reason")
         self._replays = self._counter("replays", "Turns answered before.")
         self._keys_reused = self._counter("turn_keys_reused", "A turn_id that came with other content.")
@@ -164,7 +165,10 @@ class Metrics:
 
     def turn(self, outcome: str, reason: str = "") -> None:
         """A turn was answered; names of planner.model.Outcome and Reason."""
-        self._turns.labels(outcome, reason or "none").inc()
+        known = self._turn_counts.get((outcome, reason))
+        if known is None:
+            known = self._turn_counts[outcome, reason] = self._turns.labels(outcome, reason or "none").inc
+        known()
 
     def replayed(self) -> None:
         """A turn had been answered before."""
