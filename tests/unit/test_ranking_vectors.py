@@ -187,3 +187,17 @@ async def test_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> Non
     said = [record.getMessage() for record in caplog.records]
     assert said == ["ranking strategy hybrid failed: EmbeddingError"] * 2
     await index.aclose()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "create an invoice", "a  b", " a b", "a b ", " ", "", "tab\there", "line\nbreak\n\nhere", "\u2581a \u2581", "x\u2581y z",
+        "naïve café", "请帮我 开票", "number 123456789012 in crm", "emoji 🎉 party", "a" * 3000,
+    ],
+)  # fmt: skip
+def test_words_give_the_pieces_of_the_whole_text(text: str) -> None:
+    embedder = StaticEmbedder()
+    alone = embedder.embed_now([text])
+    among_many = embedder.embed_now([text] * 9)  # through the tokenizer as a whole
+    assert (alone[0] == among_many[0]).all()

@@ -52,7 +52,8 @@ async def plan_once(
     quiet = _recalled(request, scene, opened)
     if quiet is not None and opened is not None:
         if ranking is None:
-            ranking = await _rank(ports, request, scene, state, called, deadline)
+            chooses = scene.route.narrow != "none" or not quiet.is_full(scene, opened.spent)
+            ranking = await _rank(ports, request, scene, state, called, deadline, chooses=chooses)
         if not ranking.matches:
             return Planned(quiet.plan, scene, ranking, quiet.items, state.last_answer, called.ignored)
         if not (ranking.grows and quiet.grows(scene, ranking.matches, opened.spent)):
@@ -83,7 +84,14 @@ def _recalled(request: SelectRequest, scene: Scene, opened: Opened | None) -> Qu
 
 
 async def _rank(
-    ports: Ports, request: SelectRequest, scene: Scene, state: SessionState, called: Called, deadline: float
+    ports: Ports,
+    request: SelectRequest,
+    scene: Scene,
+    state: SessionState,
+    called: Called,
+    deadline: float,
+    *,
+    chooses: bool = True,
 ) -> TurnRanking:
     ranking = rank_without_index(request, scene)
     if ranking is not None:
@@ -100,6 +108,7 @@ async def _rank(
         called=tuple(recent),
         present=present,
         deadline=deadline,
+        chooses=chooses,
     )
 
 

@@ -32,11 +32,14 @@ class QuietTurn:
     places: Mapping[str, int]
     latest: int
 
+    def is_full(self, scene: Scene, spent: int) -> bool:
+        """Whether no ranking may change the session."""
+        sticky = scene.route.sticky
+        return len(self.places) >= sticky.max_tools or spent >= sticky.max_new_tools_per_turn
+
     def grows(self, scene: Scene, matches: Sequence[Scored], spent: int) -> bool:
         """Whether these matches may change the session."""
-        if len(self.places) >= scene.route.sticky.max_tools:
-            return False
-        return may_grow(self.places, matches, scene.bounds, spent)
+        return not self.is_full(scene, spent) and may_grow(self.places, matches, scene.bounds, spent)
 
     def scored(self, matches: Sequence[Scored], top_k: int) -> tuple[Plan, tuple[SelectedItem, ...]]:
         """The plan and the items with this turn's scores."""

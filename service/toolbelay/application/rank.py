@@ -60,11 +60,13 @@ async def rank_turn(
     called: Sequence[str],
     present: int,
     deadline: float,
+    chooses: bool = True,
 ) -> TurnRanking:
     """Rank for one turn that `rank_without_index` leaves open.
 
     `stored`: tool ids of the session, in its order. `called`: its called tools, most recent last.
-    `present`: how many tools the turn may hold before it seeds. Never raises for a failing strategy.
+    `present`: how many tools the turn may hold before it seeds. `chooses`: whether the ranking may change anything but
+    the scores. Never raises for a failing strategy.
     """
     bounds = scene.bounds
     limit = max(bounds.top_k, bounds.seed_tools + present)
@@ -90,6 +92,7 @@ async def rank_turn(
             options=route.ranking,
             sticky=bool(request.session_id) and route.sticky.enabled,
             memory=scene.ranking_memory,
+            chooses=chooses,
         )
     )
     if not ranking.strategy:

@@ -150,6 +150,8 @@ class CatalogIndex:
         text = read_query(query.query, words)
         if not text or query.limit < 1:
             return ()
+        if not query.chooses:
+            return await self._scored_stored(strategy, searchable, text, query)
         whole = query.options.admission == "toolsets" and query.sticky
         (relevance,) = await strategy.relevance(searchable, [text], query.options)
         eligible = EligibleRows(corpus, query.eligible, query.memory)
@@ -180,6 +182,17 @@ class CatalogIndex:
             rows, values = np.array(list(kept), np.intp), np.array(list(kept.values()), np.float64)
         return _matches(corpus, rows, values, query)
 
+    async def _scored_stored(
+        self, strategy: Strategy, searchable: Searchable, text: QueryWords, query: RankQuery
+    ) -> tuple[Scored, ...]:
+        corpus = searchable.corpus
+        within = EligibleRows(corpus, query.eligible, query.memory).of(
+            np.array(sorted(_rows(corpus, query.stored)), np.intp)
+        )
+        (relevance,) = await strategy.relevance(searchable, [text], query.options, within)
+        matching = (relevance.matches & np.isfinite(relevance.scores)).nonzero()[0]
+        return _matches(corpus, within[matching], relevance.scores[matching].astype(np.float64), query)
+
     async def _rewritten(self, searchable: Searchable, query: RankQuery) -> tuple[Scored, ...]:
         if self._rewriter is None:
             raise LookupError("no chat endpoint is configured")
@@ -199,7 +212,7 @@ class CatalogIndex:
         """What the model chooses from: the best by hybrid, or by keyword; else the first eligible tools."""
         corpus = searchable.corpus
         until = min(asyncio.get_running_loop().time() + CANDIDATE_SECONDS, query.deadline - FALLBACK_SECONDS)
-        wide = replace(query, threshold=0.0, limit=REWRITE_CANDIDATES, sticky=False, deadline=until)
+        wide = replace(query, threshold=0.0, limit=REWRITE_CANDIDATES, sticky=False, chooses=True, deadline=until)
         found: tuple[Scored, ...] = ()
         for name in ("hybrid", "keyword"):
             try:

@@ -16,7 +16,10 @@ import numpy.typing as npt
 from toolbelay.ranking.postings import Postings
 from toolbelay.ranking.query import QueryWords
 
+SMALL = 8_192  # tools; up to here scoring all costs less than picking some out of each word's rows
+
 Scores = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +37,16 @@ class LexicalIndex:
         """Tools."""
         return len(self.postings.counted)
 
-    def scores(self, query: QueryWords) -> Scores:
-        """The share of the query's information that each tool covers, 0 to 1.
+    def scores(self, query: QueryWords, within: Rows | None = None) -> Scores:
+        """The share of the query's information that each tool covers, 0 to 1; with `within`, of those rows (ascending).
 
         A score is the tool's BM25 sum over the greatest sum any tool could reach, each word weighing its
         IDF and an unknown word as much as a word of one tool. So it does not grow with the catalog, nor
         with the query. Of a word and its synonyms the best counts, once.
         """
+        if within is not None and self.size <= SMALL:
+            return self.scores(query)[within]
+        size = self.size if within is None else len(within)
         attainable = 0.0
         found: list[npt.NDArray[np.int32]] = []
         added: list[Scores] = []
@@ -48,17 +54,17 @@ class LexicalIndex:
             number = self.postings.vocabulary.get(word)
             attainable += weight * self.information(word)
             if number is not None and word not in query.alternatives:
-                rows, weights = self._postings(number)
+                rows, weights = self._postings(number, within)
                 found.append(rows)
                 added.append(weights if weight == 1.0 else np.float32(weight) * weights)
-        total = np.zeros(self.size, np.float32)
+        total = np.zeros(size, np.float32)
         if found:
-            total[:] = np.bincount(np.concatenate(found), np.concatenate(added), self.size)
+            total[:] = np.bincount(np.concatenate(found), np.concatenate(added), size)
         for word, alternatives in query.alternatives.items():
             # A synonym stands for the word, so it says no more than the word does.
             most = self.information(word)
             stand_ins = [(w, weight * min(1.0, most / self.information(w))) for w, weight in alternatives.items()]
-            self._add_best(total, [(word, query.weights.get(word, 0.0)), *stand_ins])
+            self._add_best(total, [(word, query.weights.get(word, 0.0)), *stand_ins], within)
         return total / np.float32(attainable) if attainable > 0 else total
 
     def information(self, word: str) -> float:
@@ -92,7 +98,7 @@ class LexicalIndex:
         rows = np.flatnonzero(best).astype(np.int32)
         return rows, best[rows]
 
-    def _add_best(self, total: Scores, words: list[tuple[str, float]]) -> None:
+    def _add_best(self, total: Scores, words: list[tuple[str, float]], within: Rows | None) -> None:
         known = [
             (self.postings.vocabulary[word], weight)
             for word, weight in words
@@ -100,13 +106,20 @@ class LexicalIndex:
         ]
         if not known:
             return
-        best = np.zeros(self.size, np.float32)
+        best = np.zeros(len(total), np.float32)
         for number, weight in known:
-            rows, weights = self._postings(number)
+            rows, weights = self._postings(number, within)
             best[rows] = np.maximum(best[rows], np.float32(weight) * weights)
         total += best
 
-    def _postings(self, number: int) -> tuple[npt.NDArray[np.int32], Scores]:
+    def _postings(self, number: int, within: Rows | None = None) -> tuple[npt.NDArray[np.int32], Scores]:
+        """The rows that have a word, ascending, and their weights; with `within`, the places of those rows in it."""
         postings = self.postings
         span = slice(postings.starts[number], postings.starts[number + 1])
-        return postings.rows[span], postings.weights[span]
+        rows, weights = postings.rows[span], postings.weights[span]
+        if within is None or not len(rows):
+            return rows, weights
+        at = np.searchsorted(rows, within)
+        at[at == len(rows)] = 0
+        places = (rows[at] == within).nonzero()[0]
+        return places.astype(np.int32), weights[at[places]]

@@ -25,6 +25,8 @@ class RankQuery:
     `sticky`: later turns of a session will keep what is chosen now, so that priors may look beyond this query;
     False (stateless selections) ranks by relevance to the query alone.
     `deadline`: `asyncio` loop time by which the answer is wanted.
+    `chooses`: False where the session stays as it is whatever ranks: then `stored` alone is scored, by relevance to the
+    query, which is what a tool's score tells.
     `memory`: where an index may leave what it knows of `eligible`. Two queries have the same one only where `eligible`
     answers the same for both. Bounded by what the index puts in: a byte for each tool.
     """
@@ -41,6 +43,7 @@ class RankQuery:
     deadline: float = float("inf")
     options: RankingOptions = field(default_factory=RankingOptions)
     memory: MutableMapping[str, Any] | None = None
+    chooses: bool = True
 
 
 @dataclass(frozen=True, slots=True)

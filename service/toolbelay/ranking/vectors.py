@@ -7,8 +7,9 @@ the wordllama wheel's files, because its own loader fails offline in the release
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +20,8 @@ from tokenizers import Tokenizer
 
 Vectors = npt.NDArray[np.float32]
 FEW = 8
+MAX_WORD = 64  # characters of a word whose pieces are remembered
+_SPACE = "\u2581"  # how the tokenizer writes a space
 
 
 class Embedder(Protocol):
@@ -61,17 +64,39 @@ class StaticEmbedder:
         """As `embed`, for threads. Texts without a known piece, or with lone surrogates only, give zeros."""
         found = np.zeros((len(texts), self._table.shape[1]), np.float32)
         clean = [text.encode("utf-8", "ignore").decode() for text in texts]
-        # A batch goes through a thread pool, which a few texts are not worth.
-        encodings = (
-            [self._tokenizer.encode(text, add_special_tokens=False) for text in clean]
-            if len(clean) <= FEW
-            else self._tokenizer.encode_batch(clean, add_special_tokens=False)
-        )
-        for row, encoding in enumerate(encodings):
-            if encoding.ids:
+        for row, ids in enumerate(map(_ids_by_word, clean) if len(clean) <= FEW else self._ids_of_many(clean)):
+            if ids:
                 # What `mean` computes, without its checks.
-                found[row] = np.add.reduce(self._table.take(encoding.ids, axis=0), 0) / len(encoding.ids)
+                found[row] = np.add.reduce(self._table.take(ids, axis=0), 0) / len(ids)
         return unit(found)
+
+    def _ids_of_many(self, texts: Sequence[str]) -> Iterator[Sequence[int]]:
+        """Through the tokenizer's thread pool, which a few texts are not worth."""
+        for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False):
+            yield encoding.ids
+
+
+def _ids_by_word(text: str) -> Sequence[int]:
+    """A text's pieces, word by word: the same as the whole text's, because no piece reaches over a space into a word.
+
+    (`_static_model` makes sure of that.) Words come again, texts hardly ever.
+    """
+    if "  " in text or text[:1] == " " or text[-1:] == " ":
+        return _encoded(text)
+    return list(chain.from_iterable(map(_word_ids, text.split(" ")))) if text else ()
+
+
+def _word_ids(word: str) -> tuple[int, ...]:
+    return _short_word_ids(word) if len(word) <= MAX_WORD else _encoded(word)
+
+
+@lru_cache(maxsize=65_536)
+def _short_word_ids(word: str) -> tuple[int, ...]:
+    return _encoded(word)
+
+
+def _encoded(text: str) -> tuple[int, ...]:
+    return tuple(_static_model()[0].encode(text, add_special_tokens=False).ids)
 
 
 def unit(vectors: Vectors) -> Vectors:
@@ -98,4 +123,6 @@ def _static_model() -> tuple[Tokenizer, Vectors]:
         raise EmbeddingError("the wordllama package lacks its static vectors") from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    if any(_SPACE in piece.lstrip(_SPACE) for piece in tokenizer.get_vocab()):
+        raise EmbeddingError("the static vectors' tokenizer has pieces that reach over a space")
     return tokenizer, np.ascontiguousarray(next(iter(tables.values())).astype(np.float32))

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from toolbelay.ranking.corpus import Corpus
+from toolbelay.ranking.corpus import Corpus, Rows
 from toolbelay.ranking.lexical import Scores
 from toolbelay.ranking.options import RankingOptions
 from toolbelay.ranking.query import QueryWords
@@ -48,6 +48,10 @@ class Strategy(Protocol):
     def name(self) -> str: ...
 
     async def relevance(
-        self, searchable: Searchable, texts: Sequence[QueryWords], options: RankingOptions
+        self,
+        searchable: Searchable,
+        texts: Sequence[QueryWords],
+        options: RankingOptions,
+        within: Rows | None = None,
     ) -> list[Relevance]:
-        """One result per text, each over all rows of the corpus."""
+        """One result per text, each over all rows of the corpus, or over the rows `within` (ascending)."""

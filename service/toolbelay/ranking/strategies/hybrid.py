@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from toolbelay.ranking.corpus import Rows
 from toolbelay.ranking.options import RankingOptions
 from toolbelay.ranking.query import QueryWords
 from toolbelay.ranking.strategies.base import Relevance, Searchable
@@ -27,14 +28,18 @@ class HybridStrategy:
         self._embedder = embedder
 
     async def relevance(
-        self, searchable: Searchable, texts: Sequence[QueryWords], options: RankingOptions
+        self,
+        searchable: Searchable,
+        texts: Sequence[QueryWords],
+        options: RankingOptions,
+        within: Rows | None = None,
     ) -> list[Relevance]:
-        cosines = await cosines_of(self._embedder, searchable, texts)
+        cosines = await cosines_of(self._embedder, searchable, texts, within)
         weight = np.float32(options.vector_weight)
         floor = np.float32(self._embedder.floor)
         found = []
         for text, near in zip(texts, cosines, strict=True):
-            shared = searchable.corpus.lexical.scores(text)
+            shared = searchable.corpus.lexical.scores(text, within)
             scores = (shared + weight * near) / (1 + weight)
             found.append(Relevance(scores, (shared > 0) | ((near > 0) & (near >= floor))))
         return found

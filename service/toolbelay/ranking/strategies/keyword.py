@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from toolbelay.ranking.corpus import Rows
 from toolbelay.ranking.options import RankingOptions
 from toolbelay.ranking.query import QueryWords
 from toolbelay.ranking.strategies.base import Relevance, Searchable
@@ -19,9 +20,10 @@ class KeywordStrategy:
         searchable: Searchable,
         texts: Sequence[QueryWords],
         options: RankingOptions,  # noqa: ARG002
+        within: Rows | None = None,
     ) -> list[Relevance]:
         found = []
         for text in texts:
-            scores = searchable.corpus.lexical.scores(text)
+            scores = searchable.corpus.lexical.scores(text, within)
             found.append(Relevance(scores, scores > 0))
         return found
