@@ -93,4 +93,4 @@ def test_what_is_remembered_is_bounded_whatever_is_asked() -> None:
         scene(small, view, Target(capabilities=frozenset({str(n)}))).fact("crm/t00000")
     for memories in (held.memory["facts"], small.memory["facts"]):
         assert len(memories) <= _MAX_MEMORIES
-        assert all(len(facts) <= _MAX_FACTS for facts in memories.values())
+        assert all(len(memory.facts) <= _MAX_FACTS for memory in memories.values())
