@@ -76,4 +76,7 @@ class VectorTable:
         for start in range(0, len(keys), STEP):
             step = [nothing if vector is None else vector for vector in usable[start : start + STEP]]
             vectors[start : start + STEP] = np.stack(step)
-        return VectorRows(self._embedder.model, vectors, all(v is not None for v in usable))
+        complete = all(v is not None for v in usable)
+        if complete:
+            self._known = dict(zip(keys, vectors, strict=True))  # views of the one copy
+        return VectorRows(self._embedder.model, vectors, complete)

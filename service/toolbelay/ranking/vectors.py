@@ -7,7 +7,7 @@ the wordllama wheel's files, because its own loader fails offline in the release
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,6 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 Vectors = npt.NDArray[np.float32]
-FEW = 8
 MAX_WORD = 64  # characters of a word whose pieces are remembered
 _SPACE = "\u2581"  # how the tokenizer writes a space
 
@@ -55,7 +54,7 @@ class StaticEmbedder:
     local = True
 
     def __init__(self) -> None:
-        self._tokenizer, self._table = _static_model()
+        self._table = _static_model()[1]
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         return self.embed_now(texts)
@@ -64,16 +63,11 @@ class StaticEmbedder:
         """As `embed`, for threads. Texts without a known piece, or with lone surrogates only, give zeros."""
         found = np.zeros((len(texts), self._table.shape[1]), np.float32)
         clean = [text.encode("utf-8", "ignore").decode() for text in texts]
-        for row, ids in enumerate(map(_ids_by_word, clean) if len(clean) <= FEW else self._ids_of_many(clean)):
+        for row, ids in enumerate(map(_ids_by_word, clean)):
             if ids:
                 # What `mean` computes, without its checks.
-                found[row] = np.add.reduce(self._table.take(ids, axis=0), 0) / len(ids)
+                found[row] = np.add.reduce(self._table.take(ids, axis=0).astype(np.float32), 0) / len(ids)
         return unit(found)
-
-    def _ids_of_many(self, texts: Sequence[str]) -> Iterator[Sequence[int]]:
-        """Through the tokenizer's thread pool, which a few texts are not worth."""
-        for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False):
-            yield encoding.ids
 
 
 def _ids_by_word(text: str) -> Sequence[int]:
@@ -111,7 +105,7 @@ def unit(vectors: Vectors) -> Vectors:
 
 
 @lru_cache(maxsize=1)
-def _static_model() -> tuple[Tokenizer, Vectors]:
+def _static_model() -> tuple[Tokenizer, npt.NDArray[np.float16]]:
     spec = importlib.util.find_spec("wordllama")
     if spec is None or spec.origin is None:
         raise EmbeddingError("the wordllama package is not installed")
@@ -125,4 +119,4 @@ def _static_model() -> tuple[Tokenizer, Vectors]:
     tokenizer.no_truncation()
     if any(_SPACE in piece.lstrip(_SPACE) for piece in tokenizer.get_vocab()):
         raise EmbeddingError("the static vectors' tokenizer has pieces that reach over a space")
-    return tokenizer, np.ascontiguousarray(next(iter(tables.values())).astype(np.float32))
+    return tokenizer, np.ascontiguousarray(next(iter(tables.values())))  # float16: half the memory, read as float32
