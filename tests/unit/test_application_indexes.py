@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.support.openai_stub import stub
 from tests.support.rankable import catalog, tool
 from toolbelay.application.indexes import MAX_OFFERED_INDEXES, TenantIndexes
@@ -82,6 +84,19 @@ async def test_a_snapshot_taken_while_another_is_taken_wins() -> None:
     index = await indexes.of(_scene(_snapshot("a", 5)), asyncio.get_running_loop().time() + 20)
     ranking = await index.rank(RankQuery("report", "keyword", lambda _: True, 8, sticky=False))
     assert [match.tool_id for match in ranking.matches] == ["crm/report_5"]
+    await indexes.close()
+    await maker.aclose()
+
+
+async def test_a_call_after_a_change_waits_a_moment_for_the_new_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolbelay.application.indexes.CATCH_UP_SECONDS", 20.0)
+    maker = IndexMaker()
+    indexes = TenantIndexes(maker)
+    for generation in (1, 2):
+        indexes.take(_snapshot("a", generation))
+        index = await indexes.of(_scene(_snapshot("a", generation)), asyncio.get_running_loop().time() + 60)
+        ranking = await index.rank(RankQuery("report", "keyword", lambda _: True, 8, sticky=False))
+        assert [match.tool_id for match in ranking.matches] == [f"crm/report_{generation}"]
     await indexes.close()
     await maker.aclose()
 

@@ -15,13 +15,18 @@ from toolbelay.catalog.snapshot import TenantSnapshot
 from toolbelay.ranking.port import TenantIndex
 
 MAX_OFFERED_INDEXES = 128
+CATCH_UP_SECONDS = 0.15  # to wait for an index that is behind the snapshot
 WAIT_SHARE = 0.5  # of what is left of the deadline, to wait for a first index
 
 log = structlog.get_logger(__name__)
 
 
 class TenantIndexes:
-    """One index per tenant, refreshed behind the snapshots; a call waits only for the first one."""
+    """One index per tenant, refreshed behind the snapshots.
+
+    A call waits for the first index, and for a moment for one that is being refreshed: who applies new tools and asks
+    for them at once finds them, unless the catalog is so large that its index takes longer.
+    """
 
     def __init__(self, make: Callable[[], TenantIndex]) -> None:
         self._make = make
@@ -29,6 +34,11 @@ class TenantIndexes:
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # those, the ones they replaced, and closings
         self._offered: OrderedDict[tuple[object, ...], TenantIndex] = OrderedDict()
+
+    @property
+    def ready(self) -> bool:
+        """Whether every tenant's first index is there."""
+        return all(index.ready for index in self._indexes.values())
 
     def take(self, snapshot: TenantSnapshot[Any]) -> None:
         """Bring the tenant's index up to a snapshot, in the background."""
@@ -41,9 +51,9 @@ class TenantIndexes:
         tenant = scene.snapshot.tenant
         index = self._of_tenant(tenant)
         refreshing = self._refreshing.get(tenant)
-        if not index.ready and refreshing is not None:
-            left = deadline - asyncio.get_running_loop().time()
-            await asyncio.wait({refreshing}, timeout=max(left * WAIT_SHARE, 0.0))
+        if refreshing is not None and not refreshing.done():
+            left = max((deadline - asyncio.get_running_loop().time()) * WAIT_SHARE, 0.0)
+            await asyncio.wait({refreshing}, timeout=min(left, CATCH_UP_SECONDS) if index.ready else left)
         return index
 
     async def close(self) -> None:

@@ -27,7 +27,7 @@ REVOKED: Final = "vehicle_control/fillFuelTank"
 REVOKE_BEFORE_TURN: Final = 5  # from 1; the tool was called, so pinned, by then
 
 _GO_ON: Final = """\
-That was the real service. To go on, in one terminal (state stays in .toolbelay/):
+That was the real service. To go on, in one terminal (catalog, policies and keys stay in .toolbelay/):
   {toolbelay} serve --dev
 and in another, in the same folder:
   {toolbelay} apply {data}

@@ -97,7 +97,8 @@ def _migrate(settings: Settings) -> None:
 def _say_how_to_go_on(settings: Settings) -> None:
     address, toolbelay = parse_address(settings.listen), invoked_as()
     click.echo(
-        f"Development service on {address.target} (state in {dev_state.FOLDER}/). In another terminal, in this folder:\n"
+        f"Development service on {address.target} (catalog, policies and keys stay in {dev_state.FOLDER}/;\n"
+        "sessions end with it). In another terminal, in this folder:\n"
         f"  {toolbelay} apply DIR      puts tools/*.jsonl, policies/*.cedar and routes.yaml into force\n"
         f'  {toolbelay} select "find the open invoices" --session s1 --role support\n'
         f"  {toolbelay} token mint --sub alice --role support\n"
