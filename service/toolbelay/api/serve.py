@@ -14,6 +14,7 @@ import structlog
 import uvloop
 from prometheus_client import start_http_server
 
+from toolbelay.api import process
 from toolbelay.api.interceptor import Gate, Verifier
 from toolbelay.api.server import ListenError, Server, listen_options
 from toolbelay.settings import Settings
@@ -40,6 +41,9 @@ class Application(Protocol):
     def ready(self) -> bool:
         """Whether schema, catalog and policy are loaded and in force."""
 
+    def settled(self) -> bool:
+        """Whether all that is made behind the start is there, too."""
+
     async def close(self) -> None:
         """Release connections and tasks."""
 
@@ -55,6 +59,7 @@ def run(settings: Settings, *, build: Build | None = None, worker: bool = False)
     """
     require_serving(settings)
     logs.configure(level=settings.log_level, format=settings.log_format)
+    process.share_interpreter()
     uvloop.run(_serve(settings, build or _build, worker=worker))
 
 
@@ -68,6 +73,7 @@ async def _serve(settings: Settings, build: Build, *, worker: bool) -> None:
         _stop_at_end_of_input(stop)
     try:
         application = await build(settings, metrics)
+        process.spare_what_stays(collect=True)
         try:
             gate = Gate(application.verifier, metrics, max_concurrent=settings.max_concurrent)
             await server.start(gate, application.servicers)
@@ -86,8 +92,11 @@ async def _serve(settings: Settings, build: Build, *, worker: bool) -> None:
 
 async def _until(stop: asyncio.Event, application: Application, server: Server, gate: Gate, metrics: Metrics) -> None:
     """Show readiness as it changes, until `stop`."""
-    shown = False
+    shown = settled = False
     while not stop.is_set():
+        if not settled and application.settled():
+            process.spare_what_stays(collect=False)
+            settled = True
         ready = application.ready()
         if ready != shown:
             await server.set_ready(ready=ready)

@@ -76,6 +76,10 @@ class Runtime:
         """Whether schema, catalog, policy and keys are loaded."""
         return self.ports.freshness.ready and self.verifier.ready
 
+    def settled(self) -> bool:
+        """Whether each tenant's first index is there, too."""
+        return self.ready() and self._indexes.ready
+
     async def close(self) -> None:
         """Release connections and tasks."""
         await self.ports.freshness.stop()
