@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from toolbelay.application.scene import Scene
+from toolbelay.application.scene import ITEMS, Scene
 from toolbelay.application.turn import CALLER_OWNED, SelectedItem
 from toolbelay.catalog.surface import DIGEST_SIZE, Digester
 from toolbelay.planner.model import Origin, Plan, PlannedTool
@@ -38,7 +38,10 @@ def planned_items(plan: Plan, scene: Scene, digest: Digester) -> tuple[SelectedI
         if planned.origin is Origin.RETAINED and not planned.score:
             memory = pinned if planned.pinned else bare
             item = memory.get(planned.tool_id)
-            if item is None:
+            if item is not None:
+                ITEMS.hits += 1
+            else:
+                ITEMS.misses += 1
                 item = memory[planned.tool_id] = _catalog_item(planned, scene)
         else:
             item = _catalog_item(planned, scene)

@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from toolbelay.application.scene import Scene
 from toolbelay.application.turn import SelectedItem
 from toolbelay.catalog.routes import Route
+from toolbelay.memo import Tally
 from toolbelay.planner.model import Outcome, Plan, PlannedTool, Scored, SessionState
 from toolbelay.planner.unchanged import may_grow
 
+TURNS = Tally()  # for metrics
 MAX_TURNS = 4_096  # of one snapshot; about 2 KB each
 
 
@@ -80,7 +82,9 @@ class QuietTurns:
         found = self._turns.get(key)
         # Ids of objects are keys here: the entry holds the objects, so that nothing else can have their ids.
         if found is None or found.latest > turn:
+            TURNS.misses += 1
             return None
+        TURNS.hits += 1
         self._turns.move_to_end(key)
         return found
 
@@ -98,7 +102,7 @@ def quiet_turns(scene: Scene) -> QuietTurns:
     """The memory of the scene's snapshot."""
     turns: QuietTurns | None = scene.snapshot.memory.get("quiet")
     if turns is None:
-        turns = scene.snapshot.memory["quiet"] = QuietTurns()
+        turns = scene.snapshot.memory["quiet"] = TURNS.count(QuietTurns())
     return turns
 
 

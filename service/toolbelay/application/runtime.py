@@ -18,6 +18,8 @@ from toolbelay.application.authorize import AuthorizeToolCalls
 from toolbelay.application.explain import ActionDecision, ExplainDecision
 from toolbelay.application.indexes import TenantIndexes
 from toolbelay.application.ports import Ports
+from toolbelay.application.quiet import TURNS
+from toolbelay.application.scene import FACTS, ITEMS
 from toolbelay.application.select import SelectTools
 from toolbelay.application.sessions import Sessions
 from toolbelay.authority.claims import ClaimNames
@@ -26,10 +28,15 @@ from toolbelay.authority.eligibility import Eligibility, EligibilityView
 from toolbelay.authority.principal import Principal
 from toolbelay.authority.tokens import TokenConfig, TokenVerifier
 from toolbelay.catalog.estimate import ByteEstimator, Estimator, TokenizerEstimator
+from toolbelay.catalog.formats import QUIRKS
 from toolbelay.catalog.freshness import Freshness
 from toolbelay.catalog.model import Tool
+from toolbelay.catalog.offered import READINGS
 from toolbelay.catalog.snapshot import TenantSnapshot, build_snapshot
-from toolbelay.catalog.surface import Digester
+from toolbelay.catalog.surface import RENDERINGS, Digester
+from toolbelay.memo import Cache
+from toolbelay.ranking.vector_table import VECTORS
+from toolbelay.ranking.vectors import WORDS
 from toolbelay.ranking.wiring import IndexMaker
 from toolbelay.sessions.connect import open_link
 from toolbelay.sessions.store import RedisSessionStore
@@ -58,6 +65,7 @@ class Runtime:
     issuer: str
     _database: Database
     _indexes: TenantIndexes
+    _metrics: Metrics
     _index_maker: IndexMaker
 
     @property
@@ -67,8 +75,10 @@ class Runtime:
         from toolbelay.api.methods import ADMIN_SERVICE, SELECTION_SERVICE
         from toolbelay.api.selection import SelectionServicer
 
+        selection = SelectionServicer(self.select, self.authorize, self.sessions)
+        self._metrics.watch_cache("encoded_items", selection.encoder)
         return {
-            SELECTION_SERVICE: SelectionServicer(self.select, self.authorize, self.sessions),
+            SELECTION_SERVICE: selection,
             ADMIN_SERVICE: AdminServicer(self),
         }
 
@@ -130,6 +140,7 @@ async def build(settings: Settings, metrics: Metrics) -> Runtime:
         issuer=settings.jwt_issuer,
         _database=database,
         _indexes=indexes,
+        _metrics=metrics,
         _index_maker=maker,
     )
     try:
@@ -138,8 +149,21 @@ async def build(settings: Settings, metrics: Metrics) -> Runtime:
     except BaseException:
         await runtime.close()
         raise
-    metrics.watch_cache("tokens", verifier.cache)
-    metrics.watch_cache("eligibility", eligibility)
+    caches: dict[str, Cache] = {
+        "tokens": verifier.cache,
+        "eligibility": eligibility,
+        "facts": FACTS,
+        "quiet_turns": TURNS,
+        "items": ITEMS,
+        "renderings": RENDERINGS,
+        "offered_items": READINGS,
+        "provider_quirks": QUIRKS,
+        "vectors": VECTORS,
+        "words": WORDS,
+        **store.caches,
+    }
+    for name, cache in caches.items():
+        metrics.watch_cache(name, cache)
     return runtime
 
 

@@ -14,6 +14,7 @@ from toolbelay.catalog.formats import carries, default_cap
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.routes import Route
 from toolbelay.catalog.snapshot import TenantSnapshot
+from toolbelay.memo import Tally
 from toolbelay.planner.model import Bounds, Fact, Standing, StoredTool
 
 NO_CAP = 1 << 30
@@ -23,6 +24,14 @@ _CALLER_PREFIX = f"{CALLER_TOOLSET}/"
 _MAX_MEMORIES = 256  # callers and targets that a snapshot remembers facts for
 _MAX_REMEMBERED = 32_768  # tools of one kind of memory and format
 _MAX_FACTS = 2_048  # of one caller and target
+
+
+FACTS = Tally()  # memories of callers and targets, for metrics
+ITEMS = Tally()  # items of answers, for metrics
+
+
+class _Items(dict[str, Any]):
+    """A dict that can be counted."""
 
 
 class Permits(Protocol):
@@ -101,7 +110,7 @@ class Scene:
         """A memory by tool id for this snapshot and wire format; forgotten with the snapshot."""
         memory: dict[str, Any] | None = self.snapshot.memory.get((what, self.target.format.value))
         if memory is None or len(memory) >= _MAX_REMEMBERED:
-            memory = self.snapshot.memory[what, self.target.format.value] = {}
+            memory = self.snapshot.memory[what, self.target.format.value] = ITEMS.count(_Items())
         return memory
 
     def facts(self, stored: Iterable[StoredTool], *groups: Iterable[str]) -> Mapping[str, Fact]:
@@ -184,9 +193,12 @@ def _remembered(snapshot: TenantSnapshot[Any], target: Target, offer: Offer, vie
     key = (view.memory, target.format.value, target.capabilities)
     memories: OrderedDict[object, _Memory] | None = snapshot.memory.get("facts")
     if memories is None:
-        memories = snapshot.memory["facts"] = OrderedDict()
+        memories = snapshot.memory["facts"] = FACTS.count(OrderedDict())
     memory = memories.get(key)
+    if memory is not None:
+        FACTS.hits += 1
     if memory is None:
+        FACTS.misses += 1
         memory = memories[key] = _Memory()
         if len(memories) > _MAX_MEMORIES:
             memories.popitem(last=False)

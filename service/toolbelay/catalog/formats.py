@@ -79,7 +79,7 @@ _REFUSED: Final = {
     WireFormat.ANTHROPIC_MESSAGES: Quirk.UNION_AT_TOP | Quirk.UNREADABLE,
     WireFormat.MCP: Quirk.NONE,
 }
-_quirks_by_fingerprint: BytesMemo[Quirk] = BytesMemo(max_entries=131_072, max_bytes=131_072 * 32)
+QUIRKS: BytesMemo[Quirk] = BytesMemo(max_entries=131_072, max_bytes=131_072 * 32)
 
 
 def carries(tool: Tool, wire_format: WireFormat) -> bool:
@@ -87,10 +87,10 @@ def carries(tool: Tool, wire_format: WireFormat) -> bool:
     refused = _REFUSED[wire_format]
     if not refused:
         return True
-    quirks = _quirks_by_fingerprint.get(tool.fingerprint)
+    quirks = QUIRKS.get(tool.fingerprint)
     if quirks is None:
         quirks = quirks_of(tool.input_schema)
-        _quirks_by_fingerprint.put(tool.fingerprint, quirks)
+        QUIRKS.put(tool.fingerprint, quirks)
     return not quirks & refused
 
 

@@ -66,6 +66,26 @@ _readings: dict[WireFormat, BytesMemo[_Reading]] = {
 }
 
 
+class _Readings:
+    """The counts of all formats together."""
+
+    def __len__(self) -> int:
+        return sum(map(len, _readings.values()))
+
+    @property
+    def hits(self) -> int:
+        """Look-ups that were answered."""
+        return sum(memo.hits for memo in _readings.values())
+
+    @property
+    def misses(self) -> int:
+        """Look-ups that were not."""
+        return sum(memo.misses for memo in _readings.values())
+
+
+READINGS = _Readings()  # for metrics
+
+
 def _read(definition: bytes, index: int, wire_format: WireFormat) -> _Reading:
     memo = _readings[wire_format]
     reading = memo.get(definition)

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from toolbelay.catalog.estimate import ByteEstimator, Estimator
 from toolbelay.catalog.formats import WireFormat, render
 from toolbelay.catalog.model import Tool
+from toolbelay.memo import Tally
 
 DIGEST_SIZE = 8  # bytes
 
@@ -36,6 +37,9 @@ class Rendered:
     fingerprint_hex: str
 
 
+RENDERINGS = Tally()  # for metrics
+
+
 class Surface:
     """The renderings of one snapshot. Filled on use; bounded by the catalog.
 
@@ -54,6 +58,10 @@ class Surface:
         self._estimator = estimator
         self._weights = weights
         self._rendered = rendered
+        RENDERINGS.count(self)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._rendered.values()))
 
     @classmethod
     def of(cls, tools: Iterable[Tool], digest: Digester, estimator: Estimator | None = None) -> Surface:
@@ -81,7 +89,10 @@ class Surface:
         """A tool of this snapshot in one format."""
         held = self._rendered[wire_format]
         found = held.get(tool.tool_id)
-        if found is None:
+        if found is not None:
+            RENDERINGS.hits += 1
+        else:
+            RENDERINGS.misses += 1
             definition = render(tool, wire_format)
             found = Rendered(definition, self._digest(definition, wire_format), tool.fingerprint.hex())
             held[tool.tool_id] = found

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from toolbelay.memo import Tally
 from toolbelay.ranking.corpus import Corpus
 from toolbelay.ranking.strategies.base import VectorRows
 from toolbelay.ranking.vectors import Embedder, EmbeddingError, StaticEmbedder, Vectors
@@ -15,6 +16,9 @@ from toolbelay.ranking.vectors import Embedder, EmbeddingError, StaticEmbedder, 
 BATCH = 64  # texts per call of a remote embedder
 # Rows per step of work in a thread: one call on all of them would keep the interpreter from the event loop.
 STEP = 512
+
+
+VECTORS = Tally()  # for metrics
 
 
 class VectorTable:
@@ -28,13 +32,17 @@ class VectorTable:
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._known: dict[bytes, Vectors] = {}
+        VECTORS.count(self)
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def local_rows(self, corpus: Corpus) -> VectorRows | None:
         """All rows now, for embedders that are arithmetic; `None` for others. For threads."""
         if not isinstance(self._embedder, StaticEmbedder):
             return None
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in corpus.own_texts]
-        missing = [row for row, key in enumerate(keys) if key not in self._known]
+        missing = self._missing(keys)
         added: dict[bytes, Vectors] = {}
         for start in range(0, len(missing), STEP):
             batch = missing[start : start + STEP]
@@ -51,7 +59,7 @@ class VectorTable:
     async def fetch(self, corpus: Corpus) -> VectorRows:
         """All rows, missing ones by the embedder in batches. Raises what it raises; batches done are kept."""
         keys = [d.fingerprint for d in corpus.documents]
-        missing = [row for row, key in enumerate(keys) if key not in self._known]
+        missing = self._missing(keys)
         for start in range(0, len(missing), BATCH):
             batch = missing[start : start + BATCH]
             vectors = await self._embedder.embed([corpus.documents[row].summary for row in batch])
@@ -60,6 +68,12 @@ class VectorTable:
             self._known |= {keys[row]: vectors[n] for n, row in enumerate(batch)}
         self._keep(keys, {})
         return await asyncio.to_thread(self._rows, keys)
+
+    def _missing(self, keys: Sequence[bytes]) -> list[int]:
+        missing = [row for row, key in enumerate(keys) if key not in self._known]
+        VECTORS.misses += len(missing)
+        VECTORS.hits += len(keys) - len(missing)
+        return missing
 
     def _keep(self, keys: Sequence[bytes], added: dict[bytes, Vectors]) -> None:
         known = self._known | added

@@ -18,6 +18,8 @@ import numpy.typing as npt
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
+from toolbelay.memo import LruTally
+
 Vectors = npt.NDArray[np.float32]
 MAX_WORD = 64  # characters of a word whose pieces are remembered
 _SPACE = "\u2581"  # how the tokenizer writes a space
@@ -91,6 +93,9 @@ def _short_word_ids(word: str) -> tuple[int, ...]:
 
 def _encoded(text: str) -> tuple[int, ...]:
     return tuple(_static_model()[0].encode(text, add_special_tokens=False).ids)
+
+
+WORDS = LruTally(_short_word_ids)  # for metrics
 
 
 def unit(vectors: Vectors) -> Vectors:

@@ -13,6 +13,7 @@ import hmac
 from dataclasses import dataclass
 from functools import lru_cache
 
+from toolbelay.memo import LruTally
 from toolbelay.sessions.port import SessionRef
 
 MIN_SECRET_BYTES = 32
@@ -42,6 +43,7 @@ class KeyMaker:
             raise ValueError(f"the state secret needs at least {MIN_SECRET_BYTES} bytes")
         self._keyed = hmac.new(secret, digestmod="sha256")
         self._session = lru_cache(maxsize=REMEMBERED_KEYS)(self._derived)
+        self.cache = LruTally(self._session)  # for metrics
 
     def session(self, ref: SessionRef) -> SessionKeys:
         return self._session(ref)

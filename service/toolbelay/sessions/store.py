@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Required, TypedDict
 
 from redis.exceptions import ResponseError
 
+from toolbelay.memo import Cache
 from toolbelay.planner.model import EMPTY_STATE, SessionState, StoredTool
 from toolbelay.sessions import envelope, faults, lua
 from toolbelay.sessions.connect import open_link
@@ -70,7 +71,7 @@ class RedisSessionStore:
         self._quota = b"%d" % sessions_per_principal
         self._observer = observer or Unobserved()
         self._tails = envelope.TailMemo()
-        self.states = self._tails.states  # its cache, for metrics
+        self.caches: Mapping[str, Cache] = {"session_states": self._tails.states, "session_keys": self._keys.cache}
 
     async def open(
         self,

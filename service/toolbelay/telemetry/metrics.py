@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from toolbelay.memo import Cache
 
 # Seconds; the service aims at single milliseconds, a route's deadline is at most 60 s.
 _BUCKETS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
@@ -29,16 +31,6 @@ EXT_PROC_ANSWERS: Final = frozenset({"passed", "changed", "denied", "outage", "f
 UNTOUCHED_REASONS: Final = frozenset({"not_chat", "not_json", "too_large", "coding"})
 _BODY_BUCKETS: Final = (4096, 32768, 262144, 1048576, 4194304, 8388608, 67108864)
 STRATEGIES: Final = frozenset({"keyword", "embedding", "hybrid", "rewrite", "static", "caller", "none"})
-
-
-class Cache(Protocol):
-    """A cache that counts: its totals since the start and its present entries."""
-
-    hits: int
-    misses: int
-
-    def __len__(self) -> int:
-        """Present entries."""
 
 
 class Metrics:
