@@ -52,6 +52,7 @@ class Run:
         self.rows: list[Row] = []
         self.limits: dict[str, float] = {}
         self.facts: list[Fact] = []
+        self.failed = False
 
     def wants(self, name: str) -> bool:
         return self._only in name
@@ -60,7 +61,13 @@ class Run:
         desk = Desk(stage, reference, shape or self.shape)
         for case in cases:
             if self.wants(case.name):
-                row = desk.measure(case)
+                try:
+                    row = desk.measure(case)
+                except AssertionError as wrong:
+                    # The others are worth having; the run as a whole still fails.
+                    self.failed = True
+                    self.fact(case.name, "not measured", str(wrong))
+                    continue
                 self.rows.append(row)
                 print(table.short(row), flush=True)
 
@@ -182,7 +189,7 @@ def main() -> int:
     print("\n" + "\n".join(f"{name}: {value}" for name, value in about.items()) + "\n")
     print(table.table(run.limits, run.rows, run.facts))
     table.write(OUT / "bench.json", about, run.limits, run.rows, run.facts)
-    return 0
+    return 1 if run.failed else 0
 
 
 if __name__ == "__main__":

@@ -54,6 +54,15 @@ def at_1241(ids: Sequence[str]) -> Iterator[Case]:
         goal=0.60,
     )
     yield _first(turns, "first turn of a new session, known principal", "first", 0.35, 0.55)
+    yield Case(
+        "first turn of a new session, hybrid",
+        turns.first("default", "first-hybrid", 6_000),
+        (turns.known(),),
+        wraps=False,
+        outcome="SEEDED",
+        added=16,
+        remark="a new query each: ranks the whole catalog",
+    )
     yield _strangers(ids, "new principal each call, 60 policies by toolset and tag", "p60", 0.15, 0.35)
     yield _strangers(ids, "new principal each call, 60 policies, a third name single tools", NAMED)
     for tenant, count in (("p60", 60), ("p300", 300)):
