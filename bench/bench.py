@@ -89,6 +89,16 @@ def limits(redis: RedisServer, stage: Stage, folder: Path) -> Iterator[Limits]:
         yield Limits(empty, script, record, records)
 
 
+@contextmanager
+def other_redis() -> Iterator[RedisServer]:
+    """A server of its own for a stage with another catalog: sessions and generations of one are nothing to the other."""
+    redis = RedisServer("valkey")
+    try:
+        yield redis.start()
+    finally:
+        redis.close()
+
+
 def _small(run: Run, stage: Stage, limit: Limits, folder: Path) -> None:
     """Everything at 1,241 tools."""
     unchanged = rows.unchanged_caller(Turns(stage.ids))
@@ -112,9 +122,9 @@ def _half_rate(run: Run, desk: Desk, case: Case) -> None:
     run.fact("p99 at half of the saturated rate, against the limit's at its half", told, "must 2.5, goal 1.5")
 
 
-def _large(run: Run, redis: RedisServer, limit: Limits, folder: Path) -> None:
+def _large(run: Run, limit: Limits, folder: Path) -> None:
     tools = world.catalog(LARGE)
-    with staged(redis, folder / "large", tools, {"bench": world.policies(1, tools)}) as stage:
+    with other_redis() as redis, staged(redis, folder / "large", tools, {"bench": world.policies(1, tools)}) as stage:
         stage.await_index()
         run.measure(stage, limit.reference, rows.by_size(stage.ids, "10,000", must_hybrid=None))
         run.fact("memory of a worker, 10,000 tools", f"{stage.memory():.0f} MB resident", "must 300, goal 150")
@@ -128,9 +138,9 @@ def _large(run: Run, redis: RedisServer, limit: Limits, folder: Path) -> None:
     run.fact("hold of the event loop by a reload, 10,000 tools", str(measure_stall(LARGE)), "must 5 ms")
 
 
-def _huge(run: Run, redis: RedisServer, limit: Limits, folder: Path) -> None:
+def _huge(run: Run, limit: Limits, folder: Path) -> None:
     tools = world.catalog(HUGE)
-    with staged(redis, folder / "huge", tools, {"bench": world.policies(1, tools)}) as stage:
+    with other_redis() as redis, staged(redis, folder / "huge", tools, {"bench": world.policies(1, tools)}) as stage:
         stage.await_index()
         run.measure(stage, limit.reference, rows.by_size(stage.ids, "100,000", must_hybrid=(0.03, 0.15)))
         run.fact("memory of a worker, 100,000 tools", f"{stage.memory():.0f} MB resident")
@@ -159,13 +169,14 @@ def run_all(run: Run, redis: RedisServer, folder: Path) -> None:
             _workers(run, redis, limit, folder)
         if run.wants("100 tools"):
             few = world.catalog(100)
-            with staged(redis, folder / "few", few, {"bench": world.policies(1, few)}) as small:
+            policies = {"bench": world.policies(1, few)}
+            with other_redis() as redis_of_few, staged(redis_of_few, folder / "few", few, policies) as small:
                 small.await_index()
                 run.measure(small, limit.reference, rows.by_size(small.ids, "100", must_hybrid=None))
         if run.wants("10,000"):
-            _large(run, redis, limit, folder)
+            _large(run, limit, folder)
         if run.wants("100,000"):
-            _huge(run, redis, limit, folder)
+            _huge(run, limit, folder)
 
 
 def main() -> int:

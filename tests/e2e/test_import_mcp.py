@@ -7,12 +7,14 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.mcp_http_stub import McpHttpStub
+from tests.support.waiting import wait_until
 from toolbelay.cli.exits import OK, PARTIAL, REFUSED, UNAVAILABLE, USAGE
 from toolbelay.cli.main import run
 from toolbelay.imports import mcp_http, mcp_stdio
@@ -181,13 +183,21 @@ def test_the_command_gets_no_more_than_is_passed(importer: Importer, monkeypatch
     assert "No such file" in importer.err
 
 
+def _ended(state: Path) -> bool:
+    """Whether a process is gone, or only waits to be reaped."""
+    try:
+        return state.read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def test_nothing_outlives_the_command(importer: Importer) -> None:
     pids = importer.folder / "pids"
     shell = f"trap '' TERM; sleep 300 & echo $$ $! > {pids}; wait; sleep 300"
     assert importer.run("mcp", "--toolset", "s", "--timeout", "1", "--", "sh", "-c", shell) == UNAVAILABLE
     for pid in pids.read_text().split():
         state = Path(f"/proc/{pid}/stat")
-        assert not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] == "Z"
+        wait_until(partial(_ended, state), 10, f"{pid} outlives the command")
 
 
 @pytest.fixture(params=[False, True], ids=["json", "events"])

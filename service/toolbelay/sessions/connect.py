@@ -70,16 +70,18 @@ def parse(url: str) -> Target:
         return Target("single", tls=base == "rediss", options=_options(url))
     if base == "unix":
         raise ValueError(f"a unix socket cannot be a {kind}")
-    split = urlsplit(f"redis://{rest}")
-    credentials, _, hosts = split.netloc.rpartition("@")
-    path = [part for part in split.path.split("/") if part]
+    # Not by urlsplit: some Python releases refuse an address in brackets among several hosts.
+    place, _, query = rest.partition("?")
+    netloc, _, below = place.partition("/")
+    credentials, _, hosts = netloc.rpartition("@")
+    path = [part for part in below.split("/") if part]
     master = path.pop(0) if kind == "sentinel" and path else ""
     if kind == "sentinel" and not master:
         raise ValueError("a redis+sentinel URL names the master after the hosts: …/mymaster")
     if kind == "cluster" and path and path != ["0"]:
         raise ValueError("a Redis Cluster has no database but 0")
     database = f"/{path[0]}" if path else ""
-    options = _options(f"redis://{credentials}@host{database}?{split.query}")
+    options = _options(f"redis://{credentials}@host{database}?{query}")
     sentinel = {
         name.removeprefix("sentinel_"): options.pop(name)
         for name in ("sentinel_username", "sentinel_password")
