@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 SQL_TIMEOUT = 2.0  # seconds one read may take
 OPINION_SECONDS = 0.25  # what a proven connection gets to confirm a fresh one's word
-OPINIONS_SECONDS = 2 * OPINION_SECONDS  # what a call waits for it: a read that runs already comes first
+OPINIONS_SECONDS = 4 * OPINION_SECONDS  # what a call waits for it: a read that runs already comes first
 REPAIR_SECONDS = 0.25
 LOADS_AT_ONCE = 4  # by the poller
 MARGIN_SECONDS = 0.06  # what a call that ends closed keeps of its deadline, so that its caller hears why
