@@ -34,7 +34,7 @@ from toolbelay.sessions.keys import generation_key
 pytestmark = pytest.mark.faults
 
 A, B = TOOLS[:2]
-GROWING = AT_ONCE + 8  # calls at once: more than share a connection
+GROWING = 3 * AT_ONCE  # calls at once: more than share a connection
 KEY = generation_key("acme").decode()
 
 

@@ -15,7 +15,7 @@ from tests.support.proxy import Proxy
 from tests.support.servers import RedisServer, Server
 from tests.support.waiting import wait_until_async
 from toolbelay.sessions.endpoint import AT_ONCE
-from toolbelay.sessions.port import Found, StateUnavailableError
+from toolbelay.sessions.port import Found, SessionStore, StateUnavailableError
 
 pytestmark = pytest.mark.faults
 
@@ -75,6 +75,70 @@ async def test_the_connection_of_a_lost_reply_serves_nobody_afterwards(stores: S
         assert [names(opened.state) for opened in found] == [[f"own/{index}"] for index in range(4)]
 
 
+async def test_who_is_cancelled_or_late_costs_nobody_the_proof_of_a_connection(stores: Stores, proxy: Proxy) -> None:
+    (session,) = await crowd(stores, f"redis://127.0.0.1:{proxy.port}/0", 1)
+    store = session.store
+    await store.raise_generation("acme", 7, timeout=5)
+    seen = await store.see_generation("acme", timeout=5)
+    assert seen.vouch is not None
+    seen.vouch()
+    accepted = proxy.accepted
+    proxy.delay(0.1)
+    call = asyncio.create_task(quick_open(session, 5))
+    await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait({call})
+    assert await _proof(store, proven=True) == (7, False)  # behind the late reply
+    assert await _proof(store) == (7, False)
+    assert await cause_of(quick_open(session, 0.06)) == "timeout"
+    assert await _proof(store, proven=True) == (7, False)
+    assert await _proof(store) == (7, False)
+    assert proxy.accepted == accepted
+
+
+async def _proof(store: SessionStore, *, proven: bool = False) -> tuple[int | None, bool]:
+    seen = await store.see_generation("acme", timeout=5, proven=proven)
+    return seen.value, seen.fresh
+
+
+@pytest.mark.parametrize("pool_size", [1, 2])
+async def test_a_connection_that_never_pays_is_given_up_for_a_new_one(
+    stores: Stores, proxy: Proxy, pool_size: int
+) -> None:
+    session = Session(stores.make(f"redis://127.0.0.1:{proxy.port}/0", pool_size=pool_size))
+    await session.begin()
+    for _ in range(4):
+        proxy.black_hole()
+        assert await cause_of(quick_open(session, 0.06)) == "timeout"
+        proxy.forward()
+        assert (await quick_open(session, 5)).found is Found.PRESENT
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_swallowed_request_gives_nobody_the_reply_of_another(
+    stores: Stores, proxy: Proxy, cancelled: bool
+) -> None:
+    """TCP loses nothing in the middle, but what lies between may: here it swallows requests and then goes on."""
+    sessions = await crowd(stores, f"redis://127.0.0.1:{proxy.port}/0", 4)
+    proxy.black_hole()
+    lost = asyncio.create_task(quick_open(sessions[0], 5))
+    await wait_until_async(lambda: proxy.swallowed, 5)
+    proxy.forward()
+    if cancelled:
+        lost.cancel()
+        await asyncio.wait({lost})
+    others = await asyncio.gather(*(quick_open(session, 5) for session in sessions[1:]), return_exceptions=True)
+    for index, other in enumerate(others, start=1):
+        if isinstance(other, BaseException):
+            assert isinstance(other, StateUnavailableError)
+        else:
+            assert names(other.state) == [f"own/{index}"]
+    if not cancelled:
+        assert await cause_of(lost) == "connection"
+    found = await asyncio.gather(*(quick_open(session, 5) for session in sessions))
+    assert [names(opened.state) for opened in found] == [[f"own/{index}"] for index in range(4)]
+
+
 async def test_a_connection_lost_while_idle_is_made_again_for_the_next_call(
     stores: Stores, redis_server: RedisServer
 ) -> None:
@@ -96,8 +160,9 @@ async def test_a_reply_that_nobody_asked_for_ends_the_connection(stores: Stores)
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal accepted
         accepted += 1
-        while await reader.read(65536):
-            writer.write(b":1\r\n:2\r\n")
+        while asked := await reader.read(65536):
+            mark = asked.split(b"\r\n")[4]
+            writer.write(b"$%d\r\n%b\r\n:1\r\n:2\r\n" % (len(mark), mark))
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:

@@ -50,6 +50,7 @@ class Proxy:
         self._cut_after = 0
         self._trips = 0
         self._accepted = 0
+        self._swallowed = 0
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
@@ -81,6 +82,11 @@ class Proxy:
     def accepted(self) -> int:
         """Connections taken since the start or the last `reset()`."""
         return self._accepted
+
+    @property
+    def swallowed(self) -> int:
+        """Requests that went into a black hole."""
+        return self._swallowed
 
     def reset(self) -> None:
         """Count from zero again."""
@@ -192,6 +198,7 @@ class Proxy:
         with contextlib.suppress(ConnectionError):
             while chunk := await reader.read(CHUNK_BYTES):
                 if self._mode is Mode.BLACK_HOLE:
+                    self._swallowed += 1
                     continue
                 connection.asking = True
                 connection.server.write(chunk)

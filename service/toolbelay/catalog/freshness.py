@@ -30,8 +30,7 @@ _T = TypeVar("_T")
 log = structlog.get_logger(__name__)
 
 SQL_TIMEOUT = 2.0  # seconds one read may take
-OPINION_SECONDS = 0.25  # what a proven connection gets to confirm a fresh one's word
-OPINIONS_SECONDS = 4 * OPINION_SECONDS  # what a call waits for it: a read that runs already comes first
+OPINION_SECONDS = 1.0  # what a proven connection gets to confirm a fresh one's word
 REPAIR_SECONDS = 0.25
 LOADS_AT_ONCE = 4  # by the poller
 MARGIN_SECONDS = 0.06  # what a call that ends closed keeps of its deadline, so that its caller hears why
@@ -174,7 +173,7 @@ class Freshness(Generic[P]):
             opinion = self._opinions[tenant] = NextRead(partial(self._proven_generation, tenant))
         task = opinion.after_now()
         left = deadline - asyncio.get_running_loop().time()
-        done, _ = await asyncio.wait({task}, timeout=max(min(OPINIONS_SECONDS, left / 2), 0))
+        done, _ = await asyncio.wait({task}, timeout=max(min(OPINION_SECONDS, left / 2), 0))
         value = task.result() if done else None
         if value is None or read.value is None:
             return read

@@ -25,7 +25,8 @@ from toolbelay.sessions.port import StateUnavailableError
 from toolbelay.sessions.wire import Wire
 
 AT_ONCE = 32  # calls that share a connection
-KEPT = 2  # connections that concurrent calls open before they share one: who cancels then costs no proof
+KEPT = 2  # connections that concurrent calls open before they share one: who loses one then loses no proof
+LATE_SECONDS = 5.0  # that a connection may owe a late reply before it is given up
 GROW_AGAIN = 1.0  # seconds after a failed connect in which calls share what there is
 TELLING_TIMEOUT = 0.05  # seconds; a call given less that runs out of time says nothing of the server
 _ASKING = command(b"ASKING")
@@ -70,10 +71,11 @@ class _Lane:
     """A connection, the calls on it, and the generation keys that it is proven for in its current era.
 
     The set is replaced, never emptied: who vouches late, for what the connection was before, changes nothing.
-    `closed`: no further calls, because it is being connected or ends when its last call does.
+    `closed`: no further calls, because it is being connected or ends when its last call does. `late_since`: a call
+    was given up on it then, and its reply may still be to come; 0 = none.
     """
 
-    __slots__ = ("closed", "connection", "era", "in_flight", "proven", "wire")
+    __slots__ = ("closed", "connection", "era", "in_flight", "late_since", "proven", "wire")
 
     def __init__(self, connection: AbstractConnection, era: int) -> None:
         self.connection = connection
@@ -82,6 +84,7 @@ class _Lane:
         self.wire: Wire | None = None
         self.in_flight = 0
         self.closed = False
+        self.late_since = 0.0
 
     @property
     def connected(self) -> bool:
@@ -93,9 +96,22 @@ class _Lane:
     def renew(self, era: int) -> None:
         self.era, self.proven = era, set()
 
+    def is_late(self, now: float) -> bool:
+        """Whether a reply is overdue. A connection that owes it for too long is given up, unless calls wait on it."""
+        if self.late_since and not (self.wire is not None and self.wire.owing):
+            self.late_since = 0.0
+        elif self.late_since and now > self.late_since + LATE_SECONDS and not self.in_flight:
+            self.give_up()
+        return self.late_since > 0
+
+    def give_up(self) -> None:
+        self.late_since = 0.0
+        if self.wire is not None:
+            self.wire.abort()
+
     async def disconnect(self, era: int) -> None:
         """Without calls: to what it was before it was ever connected."""
-        self.closed = True
+        self.closed, self.late_since = True, 0.0
         wire, self.wire = self.wire, None
         if wire is not None:
             wire.abort()
@@ -143,8 +159,9 @@ class Endpoint:
     async def call(self, call: Call, *, timeout: float, asking: bool = False) -> Reply:
         """Send a call once and read its replies. Raises StateUnavailableError within `timeout` seconds.
 
-        The connection of a cancelled or timed out call takes no further calls, so that nobody reads its late reply; those
-        that share it may finish. The server's own refusals come back inside the reply.
+        The reply to a call that is cancelled or runs out of time is thrown away when it comes (`Wire` keeps its place).
+        Until then its connection takes no further calls, except those that want a proven one: its proof is worth
+        keeping. The server's own refusals come back inside the reply.
         """
         if timeout <= 0:
             raise StateUnavailableError(faults.TIMEOUT)
@@ -213,34 +230,46 @@ class Endpoint:
     def _pick(self, call: Call) -> _Lane | None:
         """A connection with room: a proven one first, then a connected one, then one to connect.
 
-        Who needs a proven one finds room on it: a few short reads more, and they are wanted when the others have none.
-        A proven one at work is left alone while there are fewer than `KEPT`: when its calls fail, a second one that is
-        proven too lets the others go on, whether SQL can be asked or not.
+        A proven one at work is left alone while there are fewer than `KEPT`: when it is lost, a second one that is
+        proven too lets the others go on, whether SQL can be asked or not. One that owes a late reply is given up when
+        there is no other.
         """
-        key, spare, busy = call.generation_key, None, None
+        if call.proven:
+            return self._pick_proven(call.generation_key)
+        key, spare, busy, late = call.generation_key, None, None, None
         for lane in self._lanes:
-            connected, full = lane.connected, lane.in_flight >= AT_ONCE and not call.proven
-            if lane.closed or full or (lane.in_flight and not connected):
+            connected = lane.connected
+            if lane.closed or lane.in_flight >= AT_ONCE or (lane.in_flight and not connected):
                 continue
-            if connected and (key is None or lane.proves(key, self._era)):
-                if call.proven or not lane.in_flight:
+            if lane.late_since and lane.is_late(self._now()):
+                late = late if lane.in_flight else lane
+            elif connected and (key is None or lane.proves(key, self._era)):
+                if not lane.in_flight:
                     return lane
                 busy = busy or lane
-                continue
-            if spare is None or (connected and not spare.connected):
+            elif spare is None or (connected and not spare.connected):
                 spare = lane
-        if call.proven:
-            return None
         if busy is not None and not self._may_grow():
             return busy
-        if spare is None and len(self._lanes) < self._size:
-            spare = _Lane(self._make(), self._era)
-            self._lanes.append(spare)
-        return spare or busy
+        return spare or self._added() or busy or _given_up(late)
+
+    def _pick_proven(self, key: bytes | None) -> _Lane | None:
+        """Full or late, if need be: what is asked of it is short, and wanted when the others have no proof."""
+        proven = [lane for lane in self._lanes if key is not None and not lane.closed and lane.proves(key, self._era)]
+        return min(proven, key=lambda lane: (lane.is_late(self._now()), lane.in_flight), default=None)
+
+    def _added(self) -> _Lane | None:
+        if len(self._lanes) >= self._size:
+            return None
+        self._lanes.append(_Lane(self._make(), self._era))
+        return self._lanes[-1]
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
 
     def _may_grow(self) -> bool:
-        at_work = sum(1 for lane in self._lanes if lane.connected or lane.in_flight)
-        return at_work < min(KEPT, self._size) and asyncio.get_running_loop().time() >= self._grow_after
+        at_work = sum(1 for lane in self._lanes if (lane.connected and not lane.late_since) or lane.in_flight)
+        return at_work < min(KEPT, self._size) and self._now() >= self._grow_after
 
     def _call_next(self) -> None:
         """Let one call that waits for a place look again."""
@@ -252,21 +281,26 @@ class Endpoint:
 
     async def _over(self, lane: _Lane, call: Call, asking: bool, progress: _Progress) -> Reply:  # noqa: FBT001
         lane.in_flight += 1
-        clean = False
+        sound = False
         try:
             new = not lane.connected
             if new:
                 progress.stage = _Stage.CONNECTING
-                self._grow_after = asyncio.get_running_loop().time() + GROW_AGAIN
+                self._grow_after = self._now() + GROW_AGAIN
                 await self._connect(lane)
                 self._grow_after = float("-inf")
             progress.stage = _Stage.SENT
             reply = await self._exchange(lane, call, asking, new)
-            clean = True
+            sound = True
             return reply
+        except asyncio.CancelledError:
+            sound = progress.stage is _Stage.SENT and lane.connected
+            if sound and not lane.late_since:
+                lane.late_since = self._now()
+            raise
         finally:
             lane.in_flight -= 1
-            if not clean or self._closed:
+            if not sound or self._closed:
                 lane.closed = True
             if lane.closed and not lane.in_flight:
                 await lane.disconnect(self._era)
@@ -308,6 +342,12 @@ class Endpoint:
         fresh = key not in lane.proven
         vouch = partial(lane.proven.add, key) if fresh else None
         return Reply(value, replies[-1], fresh, vouch, new_lane=new, reloaded=reloaded)
+
+
+def _given_up(lane: _Lane | None) -> _Lane | None:
+    if lane is not None:
+        lane.give_up()
+    return lane
 
 
 async def _converse(wire: Wire, words: Sequence[bytes]) -> list[Any]:

@@ -8,6 +8,7 @@ a system call for each command and each reply. Here what is written within one t
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, cast
@@ -17,6 +18,8 @@ from redis import exceptions as errors
 from redis.asyncio.connection import AbstractConnection
 
 _MORE = object()  # hiredis: the reply is not complete
+_MARK = b"*2\r\n$4\r\nPING\r\n$8\r\n%08d\r\n"
+_MARKS = 100_000_000
 
 
 class _Waiting:
@@ -30,17 +33,29 @@ class _Waiting:
         self.replies: list[Any] = []
 
 
+class _Marked:
+    """The mark before the replies to what was written together."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
 class Wire(asyncio.Protocol):
     """The traffic of one connected redis-py connection.
 
-    Replies belong to calls by their order alone. So a call that is given up keeps its place in it, and whoever owns
-    the wire lets no further calls onto one that owes a reply to nobody: see `Endpoint`.
+    Replies belong to calls by their order alone. So a call that is given up keeps its place in it, and its reply is
+    read and thrown away: `owing` says whether one is still to come. Whatever lies between may swallow bytes and go on
+    (TCP does not, a middlebox can); so each packet begins with a PING of its own number, and a number out of its turn
+    ends the connection before any reply behind it is given to the wrong call.
     """
 
     def __init__(self, connection: AbstractConnection) -> None:
         """Take over. The connection's own methods must not be used but `disconnect`."""
         self.open = True
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_Waiting | _Marked] = deque()
+        self._mark = int.from_bytes(os.urandom(4)) % _MARKS
         self._unsent: list[bytes] = []
         self._loop = asyncio.get_running_loop()
         # The connection's parser knows which error is which, on a Cluster's nodes too.
@@ -60,11 +75,19 @@ class Wire(asyncio.Protocol):
         if not self.open:
             future.set_exception(errors.ConnectionError("the connection was closed"))
             return future
-        self._waiting.append(_Waiting(future, len(commands)))
         if not self._unsent:
+            self._mark = mark = (self._mark + 1) % _MARKS
+            self._waiting.append(_Marked(mark))
+            self._unsent.append(_MARK % mark)
             self._loop.call_soon(self._send)
+        self._waiting.append(_Waiting(future, len(commands)))
         self._unsent += commands
         return future
+
+    @property
+    def owing(self) -> bool:
+        """Whether the reply to a call that was given up has yet to come."""
+        return any(isinstance(waiting, _Waiting) and waiting.future.cancelled() for waiting in self._waiting)
 
     def abort(self) -> None:
         """End it now. Calls that wait fail."""
@@ -82,6 +105,12 @@ class Wire(asyncio.Protocol):
             reader.feed(data)
             while waiting and (reply := reader.gets()) is not _MORE:
                 first = waiting[0]
+                if isinstance(first, _Marked):
+                    waiting.popleft()
+                    if not _is_mark(reply, first.number):
+                        self._give_up(_out_of_turn(reply))
+                        return
+                    continue
                 first.replies.append(reply)
                 if len(first.replies) == first.count:
                     waiting.popleft()
@@ -106,6 +135,15 @@ class Wire(asyncio.Protocol):
     def _end(self, error: Exception) -> None:
         self.open = False
         while self._waiting:
-            future = self._waiting.popleft().future
-            if not future.done():
-                future.set_exception(error)
+            waiting = self._waiting.popleft()
+            if isinstance(waiting, _Waiting) and not waiting.future.done():
+                waiting.future.set_exception(error)
+
+
+def _is_mark(reply: object, number: int) -> bool:
+    return isinstance(reply, bytes) and len(reply) == 8 and reply.isdigit() and int(reply) == number
+
+
+def _out_of_turn(reply: object) -> Exception:
+    """What ends the connection: the server's own refusal (LOADING, NOAUTH), or the loss of a reply."""
+    return reply if isinstance(reply, errors.RedisError) else errors.ConnectionError("a reply out of its turn")
