@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.binaries import MissingBinaryError, postgres_install, redis_binary
+from tests.support.binaries import postgres_install, redis_binary
 from tests.support.cluster import RedisCluster
 from tests.support.keys import assert_every_key_expires
 from tests.support.proxy import Proxy
+from tests.support.require import require
 from tests.support.sentinel import RedisSentinel
 from tests.support.servers import PostgresServer, RedisServer, Server, reaper
 
@@ -30,20 +31,6 @@ def _servers_end_with_the_session() -> Iterator[None]:
         reaper().close()
 
 
-def _require_redis(kind: str) -> None:
-    try:
-        redis_binary(kind)
-    except MissingBinaryError as error:
-        pytest.skip(str(error))
-
-
-def _require_postgres() -> None:
-    try:
-        postgres_install()
-    except MissingBinaryError as error:
-        pytest.skip(str(error))
-
-
 def _check_keys(request: pytest.FixtureRequest, servers: list[RedisServer]) -> None:
     marker = request.node.get_closest_marker("keeps_keys")
     assert_every_key_expires(servers, allowed=marker.args if marker else ())
@@ -55,7 +42,7 @@ def _redis_of_kind() -> Iterator[Callable[[str], RedisServer]]:
 
         @functools.cache  # a parameter of session scope would restart the server at each change of kind
         def get(kind: str) -> RedisServer:
-            _require_redis(kind)
+            require(redis_binary, kind)
             server = RedisServer(kind)
             stack.callback(server.close)
             return server.start()
@@ -85,7 +72,7 @@ def fresh_redis_server() -> Iterator[Callable[..., RedisServer]]:
     with ExitStack() as stack:
 
         def make(*args: str, kind: str = "valkey") -> RedisServer:
-            _require_redis(kind)
+            require(redis_binary, kind)
             server = RedisServer(kind, *args)
             stack.callback(server.close)
             return server.start()
@@ -95,7 +82,7 @@ def fresh_redis_server() -> Iterator[Callable[..., RedisServer]]:
 
 @pytest.fixture(scope="session")
 def _session_cluster() -> Iterator[RedisCluster]:
-    _require_redis("valkey")
+    require(redis_binary, "valkey")
     cluster = RedisCluster("valkey")
     try:
         yield cluster
@@ -117,7 +104,7 @@ def fresh_redis_cluster() -> Iterator[Callable[..., RedisCluster]]:
     with ExitStack() as stack:
 
         def make(kind: str = "valkey", **options: int) -> RedisCluster:
-            _require_redis(kind)
+            require(redis_binary, kind)
             cluster = RedisCluster(kind, **options)
             stack.callback(cluster.close)
             return cluster
@@ -131,7 +118,7 @@ def fresh_redis_sentinel() -> Iterator[Callable[..., RedisSentinel]]:
     with ExitStack() as stack:
 
         def make(kind: str = "valkey") -> RedisSentinel:
-            _require_redis(kind)
+            require(redis_binary, kind)
             sentinel = RedisSentinel(kind)
             stack.callback(sentinel.close)
             return sentinel
@@ -142,7 +129,7 @@ def fresh_redis_sentinel() -> Iterator[Callable[..., RedisSentinel]]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """PostgreSQL 16, shared: make databases in it, leave the server alone."""
-    _require_postgres()
+    require(postgres_install)
     server = PostgresServer()
     try:
         yield server.start()
@@ -156,7 +143,7 @@ def fresh_postgres_server() -> Iterator[Callable[..., PostgresServer]]:
     with ExitStack() as stack:
 
         def make(*args: str, max_connections: int = 60) -> PostgresServer:
-            _require_postgres()
+            require(postgres_install)
             server = PostgresServer(*args, max_connections=max_connections)
             stack.callback(server.close)
             return server.start()

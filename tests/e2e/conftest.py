@@ -6,24 +6,18 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.servers import RedisServer
-from tests.support.service import Service, migrated
+from tests.support.served import served
+from tests.support.service import Service
 from tests.support.world import World
 
 
 @pytest.fixture(scope="session")
 def turn_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service on SQLite and Valkey. Shared: scenarios keep to tenants of their own and leave it running."""
-    folder = tmp_path_factory.mktemp("turns")
-    redis = RedisServer("valkey").start()
-    service = Service(migrated(f"sqlite+aiosqlite:///{folder}/turns.sqlite"), redis.url, folder)
-    try:
+    with served(tmp_path_factory.mktemp("turns")) as service:
         yield service.start()
         # Whatever a scenario sends, the service answers it by its own rules.
         assert "Traceback" not in service.log.read_text(), service.log.read_text()[-5000:]
-    finally:
-        service.close()
-        redis.close()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent import futures
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,9 @@ import httpx
 import pytest
 
 from tests.contract.test_server_shell import Certificates
-from tests.support.binaries import MissingBinaryError
 from tests.support.envoy import Upstream
-from tests.support.servers import RedisServer
-from tests.support.service import AUDIENCE, ISSUER, PERMIT_ALL, SECRET, Service, free_port, migrated, token, tool
+from tests.support.served import served
+from tests.support.service import AUDIENCE, ISSUER, PERMIT_ALL, SECRET, Service, free_port, token, tool
 from toolbelay.client import AsyncToolbelayClient, Tls, TokenMinter, ToolbelayCallError, ToolbelayClient
 from toolbelay.v1 import selection_pb2 as pb
 
@@ -37,19 +36,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("client")
-    with ExitStack() as stack:
-        try:
-            redis = RedisServer("valkey")
-        except MissingBinaryError as error:
-            pytest.skip(str(error))
-        stack.callback(redis.close)
-        redis.start()
-        started = Service(migrated(f"sqlite+aiosqlite:///{folder / 'db.sqlite'}"), redis.url, folder)
-        stack.callback(started.close)
-        routes = {"default": {"strategy": "keyword", "on_no_match": "none"}}
-        started.apply(TOOLS, {"all.cedar": PERMIT_ALL}, routes)
-        yield started.start()
+    with served(tmp_path_factory.mktemp("client")) as made:
+        made.apply(TOOLS, {"all.cedar": PERMIT_ALL}, {"default": {"strategy": "keyword", "on_no_match": "none"}})
+        yield made.start()
 
 
 def address(service: Service) -> str:

@@ -14,7 +14,6 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from tests.support.binaries import MissingBinaryError
 from tests.support.envoy import Envoy, Upstream, envoy_binary
 from tests.support.envoy_stack import (
     CHAT,
@@ -28,6 +27,7 @@ from tests.support.envoy_stack import (
     open_stack,
 )
 from tests.support.ext_proc import JWT, PATHS, FakeApplication, chat_body
+from tests.support.require import require
 from toolbelay.ext_proc.options import ExtProcOptions
 
 pytestmark = pytest.mark.e2e
@@ -52,10 +52,7 @@ class Own:
     """A processor in its own process, Envoy and the upstream."""
 
     def __init__(self, resources: ExitStack, changes: dict[str, str]) -> None:
-        try:
-            envoy_binary()
-        except MissingBinaryError as error:
-            pytest.skip(str(error))
+        require(envoy_binary)
         command = [sys.executable, "-m", "tests.support.ext_proc_main"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         resources.enter_context(self.process)

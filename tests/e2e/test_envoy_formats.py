@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import closing
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.support.binaries import MissingBinaryError
 from tests.support.envoy import Envoy, Upstream, envoy_binary
 from tests.support.ext_proc import PATHS
-from tests.support.servers import RedisServer
-from tests.support.service import PERMIT_ALL, Service, free_port, migrated, token, tool
+from tests.support.require import require
+from tests.support.served import served
+from tests.support.service import PERMIT_ALL, free_port, token, tool
 from toolbelay.catalog.formats import WireFormat
 
 pytestmark = pytest.mark.e2e
@@ -57,31 +57,21 @@ class Gateway:
 
 @pytest.fixture(scope="module")
 def gateway_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder, port = tmp_path_factory.mktemp("formats"), free_port()
-    with ExitStack() as stack:
-        try:
-            envoy_binary()
-            redis = RedisServer("valkey")
-        except MissingBinaryError as error:
-            pytest.skip(str(error))
-        stack.callback(redis.close)
-        redis.start()
-        service = Service(
-            migrated(f"sqlite+aiosqlite:///{folder / 'toolbelay.sqlite'}"),
-            redis.url,
-            folder,
-            TOOLBELAY_EXT_PROC_LISTEN=f"127.0.0.1:{port}",
-            TOOLBELAY_EXT_PROC_DEADLINE_MS="2000",
-            TOOLBELAY_EXT_PROC_AUTHORIZE_CALLS="true",
-        )
-        stack.callback(service.close)
+    require(envoy_binary)
+    port = free_port()
+    settings = {
+        "TOOLBELAY_EXT_PROC_LISTEN": f"127.0.0.1:{port}",
+        "TOOLBELAY_EXT_PROC_DEADLINE_MS": "2000",
+        "TOOLBELAY_EXT_PROC_AUTHORIZE_CALLS": "true",
+    }
+    with (
+        served(tmp_path_factory.mktemp("formats"), **settings) as service,
+        closing(Upstream()) as upstream,
+        closing(Envoy(port, upstream.port)) as envoy,
+    ):
         for tenant, route in ROUTES.items():
             service.apply(TOOLS, {"all.cedar": POLICY}, {"default": route}, tenant=tenant)
         service.start()
-        upstream = Upstream()
-        stack.callback(upstream.close)
-        envoy = Envoy(port, upstream.port)
-        stack.callback(envoy.close)
         envoy.start()
         yield Gateway(envoy, upstream)
 

@@ -6,7 +6,7 @@ import base64
 import json
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,13 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.support.binaries import MissingBinaryError
 from tests.support.certificates import Authority
 from tests.support.envoy import Envoy, Upstream, envoy_binary
 from tests.support.envoy_stack import CHAT, Stack, open_stack
 from tests.support.ext_proc import PATHS, chat_body
-from tests.support.servers import RedisServer
-from tests.support.service import AUDIENCE, ISSUER, SECRET, Service, free_port, migrated, token, tool
+from tests.support.require import require
+from tests.support.served import served
+from tests.support.service import AUDIENCE, ISSUER, SECRET, Service, free_port, token, tool
 from toolbelay.api.server import ListenOptions
 from toolbelay.authority.minting import SigningKey, mint
 from toolbelay.settings_check import parse_address
@@ -130,37 +130,27 @@ JSON = {"content-type": "application/json", "x-session-id": "s1"}
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("identity")
+    require(envoy_binary)
     port = free_port()
-    with ExitStack() as stack:
-        try:
-            envoy_binary()
-            redis = RedisServer("valkey")
-        except MissingBinaryError as error:
-            pytest.skip(str(error))
-        stack.callback(redis.close)
-        redis.start()
-        service = Service(
-            migrated(f"sqlite+aiosqlite:///{folder / 'toolbelay.sqlite'}"),
-            redis.url,
-            folder,
-            TOOLBELAY_EXT_PROC_LISTEN=f"127.0.0.1:{port}",
-            TOOLBELAY_EXT_PROC_DEADLINE_MS="2000",
-            TOOLBELAY_EXT_PROC_TRUST_JWT_METADATA="true",
-            TOOLBELAY_EXT_PROC_USE_AUTHORIZATION="true",
-            TOOLBELAY_METRICS_LISTEN=f"127.0.0.1:{free_port()}",
-        )
-        stack.callback(service.close)
+    settings = {
+        "TOOLBELAY_EXT_PROC_LISTEN": f"127.0.0.1:{port}",
+        "TOOLBELAY_EXT_PROC_DEADLINE_MS": "2000",
+        "TOOLBELAY_EXT_PROC_TRUST_JWT_METADATA": "true",
+        "TOOLBELAY_EXT_PROC_USE_AUTHORIZATION": "true",
+        "TOOLBELAY_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
+    }
+    jwt_filter = JWT_FILTER.format(issuer=ISSUER, jwks=json.dumps(JWKS))
+    with (
+        served(tmp_path_factory.mktemp("identity"), **settings) as service,
+        closing(Upstream()) as upstream,
+        closing(Envoy(port, upstream.port, {"- name: strip": jwt_filter})) as verified,
+        closing(Envoy(port, upstream.port)) as plain,
+    ):
         service.apply(TOOLS, {"all.cedar": POLICY}, ROUTES)
         service.start()
-        upstream = Upstream()
-        stack.callback(upstream.close)
-        jwt_filter = JWT_FILTER.format(issuer=ISSUER, jwks=json.dumps(JWKS))
-        envoys = [Envoy(port, upstream.port, {"- name: strip": jwt_filter}), Envoy(port, upstream.port)]
-        for envoy in envoys:
-            stack.callback(envoy.close)
-            envoy.start()
-        yield World(service, envoys[0], envoys[1], upstream)
+        verified.start()
+        plain.start()
+        yield World(service, verified, plain, upstream)
 
 
 def test_claims_that_envoys_jwt_authn_verified(world: World) -> None:

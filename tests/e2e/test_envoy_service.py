@@ -7,17 +7,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import closing
 from typing import Any
 
 import grpc
 import httpx
 import pytest
 
-from tests.support.binaries import MissingBinaryError
 from tests.support.envoy import Envoy, Upstream, envoy_binary
-from tests.support.servers import RedisServer
-from tests.support.service import PERMIT_ALL, SECRET, Service, free_port, migrated, token, tool
+from tests.support.require import require
+from tests.support.served import served
+from tests.support.service import PERMIT_ALL, SECRET, Service, free_port, token, tool
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -57,34 +57,22 @@ class Router:
 
 @pytest.fixture(scope="module")
 def stack_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Router]:
-    tmp_path = tmp_path_factory.mktemp("router")
+    require(envoy_binary)
     port = free_port()
-    with ExitStack() as stack:
-        try:
-            envoy_binary()
-            redis = RedisServer("valkey")
-        except MissingBinaryError as error:
-            pytest.skip(str(error))
-        stack.callback(redis.close)
-        redis.start()
-        database = migrated(f"sqlite+aiosqlite:///{tmp_path / 'toolbelay.sqlite'}")
-        service = Service(
-            database,
-            redis.url,
-            tmp_path,
-            TOOLBELAY_EXT_PROC_LISTEN=f"127.0.0.1:{port}",
-            TOOLBELAY_EXT_PROC_DEADLINE_MS="2000",
-            TOOLBELAY_EXT_PROC_AUTHORIZE_CALLS="true",
-        )
-        stack.callback(service.close)
+    settings = {
+        "TOOLBELAY_EXT_PROC_LISTEN": f"127.0.0.1:{port}",
+        "TOOLBELAY_EXT_PROC_DEADLINE_MS": "2000",
+        "TOOLBELAY_EXT_PROC_AUTHORIZE_CALLS": "true",
+    }
+    with (
+        served(tmp_path_factory.mktemp("router"), **settings) as service,
+        closing(Upstream()) as upstream,
+        closing(Envoy(port, upstream.port)) as envoy,
+    ):
         for tenant in ("acme", "other"):
             routes = {"default": {"strategy": "keyword", "on_no_match": "none"}}
             service.apply(TOOLS, {"all.cedar": POLICY}, routes, tenant=tenant)
         service.start()
-        upstream = Upstream()
-        stack.callback(upstream.close)
-        envoy = Envoy(port, upstream.port)
-        stack.callback(envoy.close)
         envoy.start()
         yield Router(service, envoy, upstream)
 

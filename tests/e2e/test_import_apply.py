@@ -6,14 +6,12 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.support.binaries import MissingBinaryError
-from tests.support.servers import RedisServer
-from tests.support.service import PERMIT_ALL, Service, apply_config, in_thread, migrated
+from tests.support.served import served
+from tests.support.service import PERMIT_ALL, Service, apply_config, in_thread
 from toolbelay.application.config_source import read_config
 from toolbelay.cli.exits import OK
 from toolbelay.cli.main import run
@@ -25,16 +23,8 @@ STUB = Path(__file__).parents[1] / "support" / "mcp_stub.py"
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    with ExitStack() as stack:
-        try:
-            redis = RedisServer("valkey")
-        except MissingBinaryError as error:
-            pytest.skip(str(error))
-        stack.callback(redis.close)
-        redis.start()
-        started = Service(migrated(f"sqlite+aiosqlite:///{tmp_path / 'db.sqlite'}"), redis.url, tmp_path)
-        stack.callback(started.close)
-        yield started
+    with served(tmp_path) as made:
+        yield made
 
 
 def listed(folder: Path, toolset: str, *names: str) -> int:

@@ -12,17 +12,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.support.binaries import MissingBinaryError
 from tests.support.model_api import ModelApi
-from tests.support.servers import RedisServer
-from tests.support.service import AUDIENCE, ISSUER, SECRET, Service, free_port, migrated, tool
+from tests.support.served import served
+from tests.support.service import AUDIENCE, ISSUER, SECRET, Service, free_port, tool
 from tests.support.waiting import wait_until
 
 pytestmark = [
@@ -89,18 +87,9 @@ def proxy_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("service")
-    with ExitStack() as stack:
-        try:
-            redis = RedisServer("valkey")
-        except MissingBinaryError as error:
-            pytest.skip(str(error))
-        stack.callback(redis.close)
-        redis.start()
-        started = Service(migrated(f"sqlite+aiosqlite:///{folder / 'db.sqlite'}"), redis.url, folder)
-        stack.callback(started.close)
-        started.apply(TOOLS, {"teams.cedar": POLICY}, {"default": {"strategy": "keyword", "on_no_match": "none"}})
-        yield started.start()
+    with served(tmp_path_factory.mktemp("service")) as made:
+        made.apply(TOOLS, {"teams.cedar": POLICY}, {"default": {"strategy": "keyword", "on_no_match": "none"}})
+        yield made.start()
 
 
 @pytest.fixture(scope="module")

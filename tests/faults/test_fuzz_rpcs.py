@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -19,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.fault_world import TOOLS
-from tests.support.servers import RedisServer
-from tests.support.service import Service, ids, migrated, token, tool
+from tests.support.served import served
+from tests.support.service import Service, ids, token, tool
 from toolbelay.v1 import admin_pb2, selection_pb2
 
 pytestmark = pytest.mark.faults
@@ -192,19 +191,13 @@ class Fuzzed:
 
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzed]:
-    folder: Path = tmp_path_factory.mktemp("fuzz")
-    redis = RedisServer("valkey").start()
-    service = Service(migrated(f"sqlite+aiosqlite:///{folder / 'fuzz.sqlite'}"), redis.url, folder)
     routes = {"default": {"strategy": "caller"}, "words": {"strategy": "keyword", "mode": "filter"}}
-    try:
+    with served(tmp_path_factory.mktemp("fuzz")) as service:
         for tenant in ("acme", "fuzz"):
             service.apply(
                 [tool(t) for t in TOOLS], {"all.cedar": "permit (principal, action, resource);"}, routes, tenant=tenant
             )
         yield Fuzzed(service.start())
-    finally:
-        service.close()
-        redis.close()
 
 
 def _sent(method: MethodDescriptor) -> st.SearchStrategy[Any]:

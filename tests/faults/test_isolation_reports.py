@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import jwt
 import pytest
 
 from tests.support.fault_world import reason_of, told
-from tests.support.servers import RedisServer
-from tests.support.service import AUDIENCE, ISSUER, PERMIT_ALL, SECRET, Client, Service, ids, migrated, token, tool
+from tests.support.served import served
+from tests.support.service import AUDIENCE, ISSUER, PERMIT_ALL, SECRET, Client, Service, ids, token, tool
 from tests.support.waiting import wait_until
 from toolbelay.v1 import selection_pb2 as pb
 
@@ -32,17 +31,11 @@ UNAUTHENTICATED = {"UNAUTHENTICATED TOKEN_INVALID", "UNAUTHENTICATED TOKEN_EXPIR
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder: Path = tmp_path_factory.mktemp("reports")
-    redis = RedisServer("valkey").start()
-    made = Service(migrated(f"sqlite+aiosqlite:///{folder / 'reports.sqlite'}"), redis.url, folder)
     tools = [tool(t) for t in (*MANY, LONG, QUOTED, EMOJI)]
     forbids = 'forbid (principal, action, resource) when { principal.subject == "carol" };'
-    try:
+    with served(tmp_path_factory.mktemp("reports")) as made:
         made.apply(tools, {"all.cedar": PERMIT_ALL + forbids}, ROUTES)
         yield made.start()
-    finally:
-        made.close()
-        redis.close()
 
 
 def pinned(client: Client, session: str) -> list[str]:

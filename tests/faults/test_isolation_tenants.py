@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import jwt
 import pytest
 import redis
 
 from tests.support.fault_world import reason_of
-from tests.support.servers import RedisServer
-from tests.support.service import AUDIENCE, ISSUER, SECRET, Client, Service, ids, migrated, tool
+from tests.support.served import served
+from tests.support.service import AUDIENCE, ISSUER, SECRET, Client, Service, ids, tool
 from toolbelay.v1 import selection_pb2 as pb
 
 pytestmark = pytest.mark.faults
@@ -37,16 +36,10 @@ POLICIES = {
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder: Path = tmp_path_factory.mktemp("isolation")
-    server = RedisServer("valkey").start()
-    made = Service(migrated(f"sqlite+aiosqlite:///{folder / 'two.sqlite'}"), server.url, folder)
-    try:
+    with served(tmp_path_factory.mktemp("isolation")) as made:
         for tenant in TENANTS:
             made.apply(_tools(tenant), {"all.cedar": POLICIES[tenant]}, ROUTES, tenant=tenant)
         yield made.start()
-    finally:
-        made.close()
-        server.close()
 
 
 def signed(**claims: object) -> str:

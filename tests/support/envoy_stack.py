@@ -7,11 +7,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import httpx
-import pytest
 
-from tests.support.binaries import MissingBinaryError
 from tests.support.envoy import Envoy, Received, Upstream, envoy_binary
 from tests.support.ext_proc import JWT, PATHS, FakeApplication, ProcessorThread
+from tests.support.require import require
 from toolbelay.api.server import ListenOptions
 from toolbelay.catalog.formats import WireFormat
 from toolbelay.ext_proc.options import ExtProcOptions
@@ -63,10 +62,7 @@ def open_stack(
     *,
     allow_streamed: bool = True,
 ) -> Stack:
-    try:
-        envoy_binary()
-    except MissingBinaryError as error:
-        pytest.skip(str(error))
+    require(envoy_binary)
     streamed = any("request_body_mode: STREAMED" in new for new in (changes or {}).values())
     processor = ProcessorThread(
         replace(options or ExtProcOptions(), allow_streamed=streamed and allow_streamed), app, listen=listen
