@@ -21,12 +21,21 @@ CLAUDE: dict[str, Any] = {"name": "own", "input_schema": {"type": "object"}, "ca
 
 
 def question(body: dict[str, Any], **more: Any) -> Question:
-    given: dict[str, Any] = {"route": "", "session_id": "s1", "turn_id": "", "capabilities": (), "max_tools": 0}
-    return ask(body, None, **{**given, "min_generation": 0, **more})
+    return ask(body, "own", **{"session_id": "s1", **more})
 
 
 def chat(**more: Any) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": "hi é"}], **more}
+
+
+def test_a_turn_without_an_id_gets_the_calls_own_where_there_is_a_session() -> None:
+    assert question(chat()).message.turn_id == "own"
+    assert question(chat(), turn_id="t").message.turn_id == "t"
+    assert question(chat(), session_id="").message.turn_id == ""
+
+
+def test_a_format_that_is_given_is_not_guessed() -> None:
+    assert question(chat(), format="anthropic_messages").message.target.format == pb.WIRE_FORMAT_ANTHROPIC_MESSAGES
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import grpc
 import grpc.aio
@@ -13,7 +13,7 @@ import grpc.aio
 from toolbelay.client import calling
 from toolbelay.client.calling import AsyncToken, Method, Tls
 from toolbelay.client.errors import ToolbelayCallError, from_rpc
-from toolbelay.client.prepared import Format, OnError, Prepared, answered, ask, without_answer
+from toolbelay.client.prepared import Asked, OnError, Prepared, answered, ask, without_answer
 from toolbelay.v1 import selection_pb2 as pb
 
 
@@ -101,35 +101,20 @@ class AsyncToolbelayClient:
         self,
         body: Mapping[str, Any],
         *,
-        session_id: str = "",
-        turn_id: str = "",
-        route: str = "",
-        format: Format | None = None,  # noqa: A002 - the word of the API
-        capabilities: Sequence[str] = (),
-        max_tools: int = 0,
-        min_generation: int = 0,
         cache_breakpoint: bool = False,
         on_error: OnError | None = None,
         token: AsyncToken | None = None,
         timeout: float | None = None,
+        **asked: Unpack[Asked],
     ) -> Prepared:
         """An OpenAI or Anthropic request with its tools replaced by this turn's.
 
-        `format` is guessed where it is not given. `turn_id`: give the same one when you send a turn again;
-        without it each call has its own, for its tries alone. `cache_breakpoint` (Anthropic): mark the last tool that
-        the provider has seen before. On an outage `on_error` decides: "raise", "no_tools" (the request
-        goes on without tools), "caller_tools" (as it came); a refusal is raised whatever it says.
+        `asked`: `session_id`, `turn_id`, `route`, `format`, `capabilities`, `max_tools`, `min_generation`; see `Asked`.
+        `cache_breakpoint` (Anthropic): mark the last tool that the provider has seen before. On an outage
+        `on_error` decides: "raise", "no_tools" (the request goes on without tools), "caller_tools" (as it
+        came); a refusal is raised whatever it says.
         """
-        question = ask(
-            body,
-            format,
-            route=route,
-            session_id=session_id,
-            turn_id=turn_id or (calling.new_turn_id() if session_id else ""),
-            capabilities=capabilities,
-            max_tools=max_tools,
-            min_generation=min_generation,
-        )
+        question = ask(body, calling.new_turn_id(), **asked)
         try:
             answer = await self.select_tools(question.message, token=token, timeout=timeout)
         except ToolbelayCallError as error:

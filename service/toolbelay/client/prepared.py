@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import grpc
 
@@ -53,6 +53,23 @@ class Question:
     message: pb.SelectToolsRequest
 
 
+class Asked(TypedDict, total=False):
+    """What `prepare` takes of a turn, in both clients; all of it may be left out.
+
+    `session_id`: "" = no session. `turn_id`: give the same one when you send a turn again; without it each
+    call has its own, for its tries alone. `route`: "" = the tenant's default. `format`: guessed where it is not given.
+    `capabilities`: of the model. `max_tools`: 0 = the route's bound. `min_generation`: no older answer.
+    """
+
+    session_id: str
+    turn_id: str
+    route: str
+    format: Format | None
+    capabilities: Sequence[str]
+    max_tools: int
+    min_generation: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Item:
     definition: bytes
@@ -68,17 +85,22 @@ class _Answer:
 
 def ask(
     body: Mapping[str, Any],
-    wire_format: Format | None,
+    own_turn_id: str,
     *,
-    route: str,
-    session_id: str,
-    turn_id: str,
-    capabilities: Sequence[str],
-    max_tools: int,
-    min_generation: int,
+    session_id: str = "",
+    turn_id: str = "",
+    route: str = "",
+    format: Format | None = None,  # noqa: A002 - the word of the API
+    capabilities: Sequence[str] = (),
+    max_tools: int = 0,
+    min_generation: int = 0,
 ) -> Question:
-    """The SelectTools call of a request. Raises ToolbelayCallError INVALID_ARGUMENT for what is no request."""
-    chosen = WireFormat[wire_format.upper()] if wire_format else guess_format(body)
+    """The SelectTools call of a request. Raises ToolbelayCallError INVALID_ARGUMENT for what is no request.
+
+    `own_turn_id`: what a turn of a session is called that has no `turn_id`, so that its tries are one turn. The rest
+    is `Asked`.
+    """
+    chosen = WireFormat[format.upper()] if format else guess_format(body)
     try:
         read = {key: body[key] for key in _READ if key in body}
         text = json.dumps(read, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
@@ -93,7 +115,7 @@ def ask(
     message = pb.SelectToolsRequest(
         route=route,
         session_id=session_id,
-        turn_id=turn_id,
+        turn_id=turn_id or (own_turn_id if session_id else ""),
         query=turn.query,
         called_tools=turn.called_tools,
         offered_tools=[pb.OfferedTool(definition=item) for item in turn.offered_tools],
