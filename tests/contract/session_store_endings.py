@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 
 import pytest
+from msgspec import structs
 
 from tests.contract.session_store_contract import ContractFixtures
 from tests.contract.session_store_tools import (
@@ -80,8 +81,8 @@ class EndContract(ContractFixtures):
 
     async def test_ending_a_principal_ends_its_sessions_and_running_turns(self, stores: Stores, place: Place) -> None:
         store = stores.make()
-        mine = [Session(store, dataclasses.replace(REF, session_id=f"chat-{index}")) for index in range(3)]
-        other = Session(store, dataclasses.replace(REF, subject="user-2"))
+        mine = [Session(store, structs.replace(REF, session_id=f"chat-{index}")) for index in range(3)]
+        other = Session(store, structs.replace(REF, subject="user-2"))
         for each in (*mine[:2], other):
             await each.begin()
         running = [await each.open() for each in mine]
@@ -123,7 +124,7 @@ class OtherContract(ContractFixtures):
 
     async def test_the_least_recently_used_session_makes_room(self, stores: Stores, place: Place) -> None:
         store = stores.make(sessions_per_principal=3)
-        made = [Session(store, dataclasses.replace(REF, session_id=f"chat-{index}")) for index in range(4)]
+        made = [Session(store, structs.replace(REF, session_id=f"chat-{index}")) for index in range(4)]
         for each in made[:3]:
             await each.begin()
             await asyncio.sleep(0.002)  # last seen is counted in milliseconds
@@ -141,7 +142,7 @@ class OtherContract(ContractFixtures):
 
     async def test_expired_sessions_do_not_count(self, stores: Stores, place: Place) -> None:
         store = stores.make(sessions_per_principal=2)
-        made = [Session(store, dataclasses.replace(REF, session_id=f"chat-{index}")) for index in range(3)]
+        made = [Session(store, structs.replace(REF, session_id=f"chat-{index}")) for index in range(3)]
         await made[0].begin()
         await asyncio.sleep(0.002)
         await made[1].begin()
@@ -167,7 +168,7 @@ class OtherContract(ContractFixtures):
     )
     async def test_crafted_names_never_share(self, stores: Stores, one: dict[str, str], other: dict[str, str]) -> None:
         store = stores.make()
-        first, second = (Session(store, dataclasses.replace(REF, **names_)) for names_ in (one, other))
+        first, second = (Session(store, structs.replace(REF, **names_)) for names_ in (one, other))
         await first.begin(state_of("secret/one"))
         assert (await second.open()).found is Found.ABSENT
         await second.begin(state_of("secret/other"))
@@ -240,7 +241,7 @@ class OtherContract(ContractFixtures):
 
     async def test_the_generation_is_fresh_until_vouched_for_per_connection_and_tenant(self, stores: Stores) -> None:
         session = Session(stores.make(pool_size=1))
-        other = dataclasses.replace(session, ref=dataclasses.replace(REF, tenant="other"))
+        other = dataclasses.replace(session, ref=structs.replace(REF, tenant="other"))
         await session.store.ping(timeout=TIMEOUT)  # a connection made for something else proves nothing
         assert [(await session.open()).fresh_connection for _ in range(3)] == [True, True, True]
         seen = await session.store.see_generation(REF.tenant, timeout=TIMEOUT, proven=True)

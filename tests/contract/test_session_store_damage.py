@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgpack  # type: ignore[import-untyped]
 import pytest
+from msgspec import structs
 
 from tests.contract.session_store_tools import Place, Session, Stores, names, state_of, tool, turn_key
 from tests.support.servers import RedisServer
@@ -141,7 +142,7 @@ async def test_a_newer_builds_fields_survive_this_build(session: Session, place:
     opened = await session.open(turn_key("t1"))
     assert (opened.found, opened.replayed) == (Found.PRESENT, True)
     await session.open(turn_key("t2"))
-    grown = dataclasses.replace(opened.state, tools=(*opened.state.tools, tool("a/new")))
+    grown = structs.replace(opened.state, tools=(*opened.state.tools, tool("a/new")))
     assert (await session.save(opened, grown, turn_key("t1"), spent=1)).status is SaveStatus.SAVED
 
     raw = place.value(key)
@@ -169,9 +170,9 @@ async def test_a_state_over_the_bound_loses_its_digests_first(session: Session, 
     await session.begin(state)
     assert stores.watch.events[StoreEvent.DIGESTS_DROPPED] == 1
     opened = await session.open()
-    assert opened.state == dataclasses.replace(state, last_answer=())
+    assert opened.state == structs.replace(state, last_answer=())
 
-    huge = dataclasses.replace(state, extra={"zz": bytes(60_000)})
+    huge = structs.replace(state, extra={"zz": bytes(60_000)})
     with pytest.raises(StateUnavailableError, match="too_large"):
         await session.save(opened, huge)
     assert (await session.peek()).state == opened.state

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -137,14 +136,13 @@ class Game:
         self.table.core = tuple(t.removeprefix("crm/") for t in options.get("core_tools", []))
         self.table.required = tuple(t.removeprefix("crm/") for t in options.get("required_tools", []))
         self.table.number = self.number
-        given = self.table.input(
+        return self.table.input(
             ranked or None,
             "".join(x for x in called if x not in own),
             again=again,
             named=named if named and named not in own else None,
             fill=tuple(LETTERS),
         )
-        return replace(given, turn=given.turn)
 
     def standings(self, own: str, *, vision: bool) -> None:
         fresh = Table(LETTERS)

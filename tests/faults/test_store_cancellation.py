@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import random
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from msgspec import structs
 
 from tests.contract.session_store_tools import REF, TTL, Place, Session, Stores, names, state_of
 from tests.faults.store_fixtures import quick_open
@@ -37,7 +37,7 @@ async def stores(redis_server: RedisServer) -> AsyncIterator[Stores]:
 
 async def test_control_sessions_never_see_anothers_state(stores: Stores, proxy: Proxy) -> None:
     store = stores.make(f"redis://127.0.0.1:{proxy.port}/0", pool_size=POOL)
-    sessions = [Session(store, dataclasses.replace(REF, session_id=f"chat-{index}")) for index in range(8)]
+    sessions = [Session(store, structs.replace(REF, session_id=f"chat-{index}")) for index in range(8)]
     for index, session in enumerate(sessions):
         await session.begin(state_of(f"own/{index}"))
         await store.raise_generation(f"tenant-{index}", index + 1, timeout=5)

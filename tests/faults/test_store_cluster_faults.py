@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from msgspec import structs
 
 from tests.contract.session_store_tools import REF, SECRET, TIMEOUT, Place, Session, Stores, names, state_of, turn_key
 from tests.faults.store_fixtures import QUARTER, in_step, quick_open, works
@@ -37,7 +38,7 @@ def key_of(session: Session) -> str:
 
 def many(session: Session, count: int) -> list[Session]:
     return [
-        dataclasses.replace(session, ref=dataclasses.replace(REF, subject=f"user-{{{index}}}", session_id="}{x"))
+        dataclasses.replace(session, ref=structs.replace(REF, subject=f"user-{{{index}}}", session_id="}{x"))
         for index in range(count)
     ]
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.contract.session_store_tools import REF, TIMEOUT, Place, Session, Stores, names, state_of
 from tests.faults.store_fixtures import cause_of, in_step, ping_cause, quick_open, works
@@ -58,9 +59,7 @@ async def test_evicted_sessions_are_fresh_starts(session: Session, server: Redis
     assert isinstance(base, dict)
     server.command("CONFIG", "SET", "maxmemory", base["used_memory"] + 600_000)
     state = state_of(*(f"toolset/a-tool-of-some-length-{index}" for index in range(20)))
-    sessions = [
-        dataclasses.replace(session, ref=dataclasses.replace(REF, subject=f"user-{index}")) for index in range(600)
-    ]
+    sessions = [dataclasses.replace(session, ref=structs.replace(REF, subject=f"user-{index}")) for index in range(600)]
     for each in sessions:
         assert (await each.begin(state)).status is SaveStatus.SAVED
     found = [await each.peek() for each in sessions]
@@ -179,7 +178,7 @@ async def test_the_documented_acl_suffices(stores: Stores, server: RedisServer) 
     await store.ping(timeout=TIMEOUT)
     await store.raise_generation("acme", 2, timeout=TIMEOUT)
     await session.begin()
-    await Session(store, dataclasses.replace(REF, session_id="chat-2")).begin()
+    await Session(store, structs.replace(REF, session_id="chat-2")).begin()
     await session.merge()
     await session.touch()
     await session.peek()

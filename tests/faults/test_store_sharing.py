@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from msgspec import structs
 
 from tests.contract.session_store_tools import REF, Place, Session, Stores, names, state_of
 from tests.faults.store_fixtures import cause_of, quick_open
@@ -35,7 +35,7 @@ async def stores(redis_server: RedisServer) -> AsyncIterator[Stores]:
 async def crowd(stores: Stores, url: str, count: int) -> list[Session]:
     """Sessions on one store, each with a state of its own."""
     store = stores.make(url, pool_size=2)
-    sessions = [Session(store, dataclasses.replace(REF, session_id=f"chat-{index}")) for index in range(count)]
+    sessions = [Session(store, structs.replace(REF, session_id=f"chat-{index}")) for index in range(count)]
     for index, session in enumerate(sessions):
         await session.begin(state_of(f"own/{index}"))
     return sessions

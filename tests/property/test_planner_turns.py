@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.support.slow_planner import RequiredError, SlowPlan, slow_plan
 from tests.support.turns import Table, fingerprint, scored

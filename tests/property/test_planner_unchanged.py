@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.property.test_planner_turns import IDS, eligible_ranking, rankings, turns
 from tests.support.turns import fingerprint

@@ -6,8 +6,9 @@ docs/compatibility.md demands.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from toolbelay.api.serve import run
 from toolbelay.planner.model import SessionState

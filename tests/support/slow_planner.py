@@ -5,7 +5,9 @@ Shares no code with the planner but its values. What it says is compared with wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from toolbelay.planner.model import Standing, StoredTool, TurnInput
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolbelay.planner.model import EMPTY_STATE, Bounds, Fact, Plan, Scored, Standing, StoredTool, TurnInput
 from toolbelay.planner.plan import plan_turn
@@ -50,7 +51,7 @@ class Table:
         """From now on these bounds hold; `max_tools` moves `capacity` unless that is given."""
         if "max_tools" in bounds:
             bounds.setdefault("capacity", bounds["max_tools"])
-        self.bounds = replace(self.bounds, **bounds)  # type: ignore[arg-type]
+        self.bounds = replace(self.bounds, **bounds)
 
     def input(
         self, ranked: str | None = None, called: str = "", *, again: tuple[int, int] | None = None, **more: object

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.support.servers import RedisServer
 from tests.support.service import Service, migrated
@@ -126,7 +127,7 @@ def quiet_state(stage: Scene) -> SessionState:
     stored = tuple(StoredTool(f"crm/t0000{n}", bytes(32), n == 0, 1, n and 0, 0) for n in (0, 2))
     state = SessionState(seeded=True, tools=stored)
     items = planned_items(plan_turn(settled(stage, state)), stage, DIGEST)
-    return replace(state, last_answer=tuple(item.digest for item in items))
+    return structs.replace(state, last_answer=tuple(item.digest for item in items))
 
 
 def test_quiet_turns_by_state_calls_route_target_caller_and_generation() -> None:
@@ -141,7 +142,7 @@ def test_quiet_turns_by_state_calls_route_target_caller_and_generation() -> None
     found = turns.recall(scene_of_same(stage), state, (), 9)
     assert found is not None
     assert (found.items, found.plan.state) == (items, state)
-    assert turns.recall(stage, replace(state), (), 9) is None  # equal, but not the state that was seen
+    assert turns.recall(stage, structs.replace(state), (), 9) is None  # equal, but not the state that was seen
     assert turns.recall(stage, state, ("t00000",), 9) is None
     assert turns.recall(Scene(held, Route(), stage.target, stage.offer, view), state, (), 9) is None
     assert turns.recall(scene(held, view, Target(max_tools=1)), state, (), 9) is None
@@ -157,7 +158,9 @@ def test_quiet_turns_know_no_turn_before_their_latest_call_and_stay_bounded(monk
     monkeypatch.setattr(quiet, "MAX_TURNS", 3)
     stage = scene(snapshot(4), View())
     state = quiet_state(stage)
-    late = replace(state, tools=tuple(replace(t, called_turn=5) if t.pinned else t for t in state.tools))
+    late = structs.replace(
+        state, tools=tuple(structs.replace(t, called_turn=5) if t.pinned else t for t in state.tools)
+    )
     plan = plan_turn(settled(stage, late))
     items = planned_items(plan, stage, DIGEST)
     turns = QuietTurns()
@@ -172,7 +175,7 @@ def test_quiet_turns_know_no_turn_before_their_latest_call_and_stay_bounded(monk
 def test_a_state_that_shows_otherwise_than_its_last_answer_is_not_quiet() -> None:
     stage = scene(snapshot(4), View())
     state = quiet_state(stage)
-    stale = replace(state, last_answer=(b"8 bytes.", *state.last_answer[1:]))
+    stale = structs.replace(state, last_answer=(b"8 bytes.", *state.last_answer[1:]))
     plan = plan_turn(settled(stage, stale))
     assert not is_quiet(plan, stale, planned_items(plan, stage, DIGEST))
 
@@ -185,7 +188,7 @@ def test_items_by_snapshot_format_and_pin() -> None:
     first, second = (planned_items(plan, scene(held, view), DIGEST) for _ in range(2))
     assert all(one is other for one, other in zip(first, second, strict=True))
     assert [item.pinned for item in first] == [True, False]
-    loose = replace(plan, tools=tuple(replace(planned, pinned=False) for planned in plan.tools))
+    loose = structs.replace(plan, tools=tuple(structs.replace(planned, pinned=False) for planned in plan.tools))
     assert [item.pinned for item in planned_items(loose, stage, DIGEST)] == [False, False]
     other = planned_items(plan, scene(held, view, Target(format=WireFormat.MCP)), DIGEST)
     assert other[0].definition != first[0].definition
@@ -199,7 +202,7 @@ def test_items_by_snapshot_format_and_pin() -> None:
 def test_encoded_items_by_all_that_is_encoded(field: str) -> None:
     encoder = ItemEncoder()
     item = SelectedItem("a/b", "b", "ab" * 32, b"{}", b"", "RETAINED")
-    other = replace(item, **{field: b"{1}" if field == "definition" else "other"})  # type: ignore[arg-type]
+    other = structs.replace(item, **{field: b"{1}" if field == "definition" else "other"})
     assert encoder.encode([item]) == encoder.encode([item])
     assert encoder.encode([other]) != encoder.encode([item])
     assert (encoder.hits, encoder.misses, len(encoder)) == (2, 2, 2)
@@ -210,10 +213,10 @@ def test_session_states_by_every_byte_of_the_tail() -> None:
     state = SessionState(seeded=True, tools=(StoredTool("a/b", bytes(32), False, 1),))
     tail, _ = encode_tail(state)
     assert memo(tail) is memo(bytes(bytearray(tail)))
-    other, _ = encode_tail(replace(state, ranked_turns=1))
+    other, _ = encode_tail(structs.replace(state, ranked_turns=1))
     assert memo(other).ranked_turns == 1
     for number in range(10):
-        memo(encode_tail(replace(state, ranked_turns=number + 2))[0])
+        memo(encode_tail(structs.replace(state, ranked_turns=number + 2))[0])
     assert (memo.states.hits, memo.states.misses, len(memo.states)) == (1, 12, 4)
 
 
@@ -221,8 +224,8 @@ def test_session_states_by_every_byte_of_the_tail() -> None:
 def test_session_keys_by_every_part_of_the_name_and_by_secret(field: str) -> None:
     keys = KeyMaker(bytes(32))
     ref = SessionRef("t", "i", "s", "r", "x")
-    assert keys.session(ref) is keys.session(replace(ref))
-    assert keys.session(replace(ref, **{field: "other"})) != keys.session(ref)
+    assert keys.session(ref) is keys.session(structs.replace(ref))
+    assert keys.session(structs.replace(ref, **{field: "other"})) != keys.session(ref)
     assert KeyMaker(b"1" * 32).session(ref) != keys.session(ref)
     assert keys.cache.misses == len(keys.cache) == 2
     assert REMEMBERED_KEYS < 10_000

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from toolbelay.planner.model import EMPTY_STATE, SessionState, StoredTool
 from toolbelay.sessions.envelope import (
@@ -97,7 +96,7 @@ def test_pending_tools_are_folded_when_read() -> None:
     header = HEADER[:72] + len(pending).to_bytes(4, "little") + HEADER[76:]
     state = SessionState(seeded=True, tools=(StoredTool("a/0", b"z" * 32, pinned=False, first_seen_turn=1),))
     found = decode(header + pending + encode_tail(state)[0])
-    assert found.state == dataclasses.replace(state, tools=(*state.tools, entry))
+    assert found.state == structs.replace(state, tools=(*state.tools, entry))
 
 
 def test_a_state_that_cannot_be_cut_is_refused() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.support.turns import Table, answered, origins, scored
 from toolbelay.planner.model import Fact, Outcome, Reason, Standing

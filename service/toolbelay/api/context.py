@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from toolbelay.authority.principal import Principal
 
 
-@dataclass(frozen=True, slots=True)
-class CallContext:
+class CallContext(Struct, frozen=True, gc=False):
     """One authenticated call.
 
     `deadline`: `asyncio` loop time at which the client stops waiting; infinity when it set none.

@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from toolbelay.application.ports import Ports
 from toolbelay.authority.principal import Principal
 from toolbelay.catalog.generations import UNKNOWN_GENERATION, GenerationRead
@@ -20,8 +22,7 @@ REDIS_LIMIT = 0.25  # seconds one Redis call may take at most
 _FLOOR = 0.005  # a call that is nearly over still gets this much
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True, gc=False):
     """Where a call stands after its first trip.
 
     `opened` is `None` without state; `stateless` then says why.

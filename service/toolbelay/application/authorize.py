@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolbelay.application.access import Access, Door, redis_timeout
 from toolbelay.application.ports import Ports, View
@@ -15,8 +16,7 @@ from toolbelay.planner.model import SessionState, StoredTool
 from toolbelay.sessions.port import Found, Opened, SaveStatus, StateUnavailableError
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorizeRequest:
+class AuthorizeRequest(Struct, frozen=True, gc=False):
     """The calls of one answer of the model, bounds already checked."""
 
     route: str = ""
@@ -26,8 +26,7 @@ class AuthorizeRequest:
     caller_tools: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorizeAnswer:
+class AuthorizeAnswer(Struct, frozen=True, gc=False):
     """One decision per name, in order."""
 
     decisions: tuple[CallDecision, ...]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolbelay.application.scene import Scene
 
 
-@dataclass(frozen=True, slots=True)
-class Called:
+class Called(Struct, frozen=True, gc=False):
     """Resolved calls, oldest first, repeats kept. `ignored`: entries that named no eligible tool."""
 
     tool_ids: tuple[str, ...]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.offered import Offered
@@ -12,8 +13,7 @@ from toolbelay.catalog.routes import Route
 CALLER_TOOLSET = "caller"
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True, gc=False):
     """What a request offers.
 
     `owned`: caller-owned items in the caller's order. `definitions`: the caller's exact bytes of the

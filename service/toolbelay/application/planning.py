@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from toolbelay.application.answer import owned_items, planned_items
 from toolbelay.application.called import Called, resolve_called
@@ -20,8 +21,7 @@ from toolbelay.sessions.port import Opened
 _NO_CALLS = Called((), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True, gc=False):
     """A plan, and the answer that it makes. `digests`: of the items, in order."""
 
     plan: Plan

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolbelay.application.scene import Scene
 from toolbelay.application.turn import SelectedItem
@@ -22,8 +24,7 @@ TURNS = Tally()  # for metrics
 MAX_TURNS = 4_096  # of one snapshot; about 2 KB each
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class QuietTurn:
+class QuietTurn(Struct, frozen=True, gc=False, eq=False):
     """What a turn without scores answers. `places`: of the items, by tool id. `latest`: the newest turn of a call."""
 
     memory: object

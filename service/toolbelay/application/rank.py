@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
+
+from msgspec import Struct
 
 from toolbelay.application.scene import Scene
 from toolbelay.application.turn import ChoiceMode, SelectRequest
@@ -22,8 +23,7 @@ class Indexes(Protocol):
         """The tenant's index, or one over what the request offers."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRanking:
+class TurnRanking(Struct, frozen=True, gc=False):
     """What a turn ranked.
 
     `matches`: best first, thresholds applied; `None` = the turn ranks nothing. `strategy`: what ranked,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolbelay.application.access import Access, generation_of, redis_timeout
 from toolbelay.application.offer import sort_offer
@@ -23,8 +25,7 @@ from toolbelay.sessions.port import Found, Opened, Saved, SaveStatus, StateUnava
 CONFLICT_MARGIN = 0.05  # seconds before the deadline at which a call stops trying to save
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Struct, frozen=True, gc=False):
     """How a turn ended.
 
     `opened` is `None` without state. `reason`: why the planning was not saved where it should have been.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from toolbelay.catalog.formats import WireFormat
 from toolbelay.planner.model import Counts, Outcome, Reason, Scored
@@ -19,8 +20,7 @@ class ChoiceMode(Enum):
     ALLOWED = "ALLOWED"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolChoice:
+class ToolChoice(Struct, frozen=True, gc=False):
     """Which tools the model may or must call. `names`: exposed names; one with NAMED."""
 
     mode: ChoiceMode = ChoiceMode.AUTO
@@ -31,8 +31,7 @@ class ToolChoice:
 AUTO = ToolChoice()
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True, gc=False):
     """What the model request can carry. `max_tools` 0 = the format's own limit."""
 
     format: WireFormat = WireFormat.OPENAI_CHAT
@@ -42,8 +41,7 @@ class Target:
     supports_tools: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SelectRequest:
+class SelectRequest(Struct, frozen=True, gc=False):
     """One turn, bounds already checked."""
 
     route: str = ""
@@ -61,8 +59,7 @@ class SelectRequest:
 CALLER_OWNED = "CALLER_OWNED"
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedItem:
+class SelectedItem(Struct, frozen=True, gc=False):
     """One item of the answer. `origin`: a name of the API's enum."""
 
     tool_id: str
@@ -75,8 +72,7 @@ class SelectedItem:
     score: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class SelectAnswer:
+class SelectAnswer(Struct, frozen=True, gc=False):
     """What a turn answers."""
 
     items: tuple[SelectedItem, ...]

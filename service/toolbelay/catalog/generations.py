@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from toolbelay.sessions.port import SeenGeneration
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationRead:
+class GenerationRead(Struct, frozen=True, gc=False):
     """What Redis said. `known` False: it could not be asked. `fresh`, `vouch`: see `sessions.port.SeenGeneration`."""
 
     known: bool

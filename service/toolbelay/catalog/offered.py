@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolbelay.catalog.formats import WireFormat
 from toolbelay.catalog.raw_json import MAX_BYTES, MAX_DEPTH, JsonTextError, JsonValue, parse
@@ -14,8 +15,7 @@ from toolbelay.planner.fingerprint import fingerprint
 MAX_OFFERED = 512
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
+class Offered(Struct, frozen=True, gc=False):
     """One item of the caller's array.
 
     `name` is empty for a nameless built-in such as `{"type":"web_search"}`. `fingerprint` is that of
@@ -51,8 +51,7 @@ def parse_offered(items: Sequence[bytes], wire_format: WireFormat) -> tuple[Offe
     return tuple(found.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(Struct, frozen=True, gc=False):
     """What an item's bytes say, whatever its place."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
+
+from msgspec import Struct
 
 from toolbelay.catalog.estimate import ByteEstimator, Estimator
 from toolbelay.catalog.formats import WireFormat, render
@@ -28,8 +29,7 @@ class Digester:
         return blake2b(definition, digest_size=DIGEST_SIZE, key=self._key, person=person).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(Struct, frozen=True, gc=False):
     """A definition in one format."""
 
     definition: bytes

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from msgspec import structs
+
 from toolbelay.api import bounds
 from toolbelay.application.turn import CALLER_OWNED, ChoiceMode, SelectRequest, Target, ToolChoice
 from toolbelay.catalog.formats import WireFormat
@@ -41,12 +43,12 @@ def read_chat(body: Body, head: RequestHead, options: ExtProcOptions) -> ChatReq
     if head.wire_format is WireFormat.OPENAI_CHAT and body.value("functions"):
         # They would pass the policy unseen, and the provider refuses them beside tools.
         raise invalid("functions", "is the older form of tools; send tools and tool_choice")
-    turn = replace(
+    turn = structs.replace(
         request.turn,
         route=bounds.printable("route", _route(head, options)),
         session_id=bounds.printable(options.session_header, head.text(options.session_header)),
         turn_id=bounds.printable(options.turn_header, head.text(options.turn_header)),
-        target=replace(request.turn.target, capabilities=_capabilities(head, options)),
+        target=structs.replace(request.turn.target, capabilities=_capabilities(head, options)),
     )
     wants_breakpoint = head.metadata.get(options.metadata_namespace, {}).get("cache_breakpoint") is True
     return replace(request, turn=turn, cache_breakpoint=wants_breakpoint or options.cache_breakpoint)

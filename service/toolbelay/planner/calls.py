@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolbelay.planner.model import SessionState, StoredTool
 from toolbelay.planner.recency import wanted_pins
@@ -27,8 +29,7 @@ class Denial(Enum):
     NOT_AUTHORIZED = "NOT_AUTHORIZED"
 
 
-@dataclass(frozen=True, slots=True)
-class CallFact:
+class CallFact(Struct, frozen=True, gc=False):
     """What authority says of a called catalog tool."""
 
     tool_id: str
@@ -37,8 +38,7 @@ class CallFact:
     call: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CallDecision:
+class CallDecision(Struct, frozen=True, gc=False):
     """The decision on one name."""
 
     verdict: Verdict

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolbelay.planner.model import Origin, Standing, StoredTool, TurnInput
 from toolbelay.planner.recency import Pins

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 
 class Standing(Enum):
@@ -57,8 +58,7 @@ class Origin(Enum):
     CORE = "CORE"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTool:
+class StoredTool(Struct, frozen=True, gc=False):
     """One tool of a session's stored set."""
 
     tool_id: str
@@ -71,8 +71,7 @@ class StoredTool:
     extra: tuple[object, ...] = ()  # fields of a newer build, carried through
 
 
-@dataclass(frozen=True, slots=True)
-class SessionState:
+class SessionState(Struct, frozen=True, gc=False):
     """What a session stores, apart from its envelope."""
 
     seeded: bool = False
@@ -85,24 +84,21 @@ class SessionState:
 EMPTY_STATE = SessionState()
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True, gc=False):
     """What authority knows of one tool this turn."""
 
     standing: Standing
     fingerprint: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(Struct, frozen=True, gc=False):
     """A ranked tool. `score` is finite."""
 
     tool_id: str
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True, gc=False):
     """The route's and the target's bounds for one turn.
 
     `capacity`: catalog tools that the answer may hold (0 to max_tools), the target's cap and the
@@ -119,8 +115,7 @@ class Bounds:
     stale_after_turns: int = 3
 
 
-@dataclass(frozen=True, slots=True)
-class TurnInput:
+class TurnInput(Struct, frozen=True, gc=False):
     """Everything that one turn depends on.
 
     `facts` has an entry for each tool id that is named anywhere in the input and still in the catalog.
@@ -144,8 +139,7 @@ class TurnInput:
     cold: bool = False  # reseat_when_cold applies to this turn
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedTool:
+class PlannedTool(Struct, frozen=True, gc=False):
     """One catalog tool of the answer."""
 
     tool_id: str
@@ -154,8 +148,7 @@ class PlannedTool:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True, gc=False):
     """The receipt's counts of catalog tools."""
 
     retained: int
@@ -169,8 +162,7 @@ class Counts:
     hidden: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True, gc=False):
     """What a turn answers and stores.
 
     `state.last_answer` is the input's: the digests of this answer's bytes are the renderer's to put in.

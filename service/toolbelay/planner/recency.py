@@ -9,15 +9,15 @@ that comes late, or again, takes its place before the pins of later turns.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolbelay.planner.model import StoredTool
 
 Recency = tuple[int, int]  # (turn, place)
 
 
-@dataclass(frozen=True, slots=True)
-class Pins:
+class Pins(Struct, frozen=True, gc=False):
     """The wanted pins, called longest ago first, with their recency."""
 
     recency: Mapping[str, Recency]

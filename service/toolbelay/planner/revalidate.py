@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolbelay.planner.model import Fact, SessionState, Standing, StoredTool
 
 
-@dataclass(frozen=True, slots=True)
-class Revalidated:
+class Revalidated(Struct, frozen=True, gc=False):
     """What is left of a stored set.
 
     `kept`: in stored order. `changed`: their definition changed; to be admitted again at the end, pins

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import isfinite
 
 import numpy as np
+from msgspec.structs import replace
 
 from toolbelay.catalog.model import Tool
 from toolbelay.planner.model import Scored

@@ -6,17 +6,15 @@ has words which no tool at hand has ("… and tweet it") is a strong one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from toolbelay.ranking.lexical import LexicalIndex, Scores
 from toolbelay.ranking.query import QueryWords
 
 
-@dataclass(frozen=True, slots=True)
-class News:
+class News(Struct, frozen=True, gc=False):
     """`words`, of each row: how many words of the text it has that no row at hand has, each as far as it has it.
 
     One word is a word that a single toolset has. `asked`: the words of the whole text, in the same measure.

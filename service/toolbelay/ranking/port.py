@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from toolbelay.catalog.model import Tool
 from toolbelay.planner.model import Scored
 from toolbelay.ranking.options import RankingOptions
 
 
-@dataclass(frozen=True, slots=True)
-class RankQuery:
+class RankQuery(Struct, frozen=True, gc=False):
     """What to rank for.
 
     `query`: the latest user message, any length; rankers read its first and last 8 KiB.
@@ -46,8 +46,7 @@ class RankQuery:
     chooses: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(Struct, frozen=True, gc=False):
     """Eligible tools with a score > 0 that reaches the threshold, best first, ties by tool id's bytes.
 
     `strategy`: what ranked, after any fallback; "" when nothing could rank.

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from toolbelay.ranking.corpus import Corpus, Rows
 from toolbelay.ranking.lexical import Scores
@@ -38,8 +38,7 @@ MAX_TOOLSETS = 3  # that may add tools without a hit of their own
 Values = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Hits:
+class Hits(Struct, frozen=True, gc=False):
     """The best eligible tools of a text, best first. `relevance` and `matches` are over all rows of the corpus."""
 
     rows: Rows

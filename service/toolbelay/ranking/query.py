@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
+from msgspec import Struct
+
 from toolbelay.ranking.default_synonyms import DEFAULT_SYNONYMS
 from toolbelay.ranking.options import RankingOptions
 from toolbelay.ranking.stop_words import STOP_WORDS
@@ -22,8 +24,7 @@ SYNONYM_WEIGHT = 0.5
 _QUOTED = re.compile(r"\"[^\"\n]{3,}\"|“[^”\n]{3,}”|«[^»\n]{3,}»|「[^」\n]{2,}」|(?<!\w)'[^'\n]{3,}'(?!\w)")
 
 
-@dataclass(frozen=True, slots=True)
-class QueryWords:
+class QueryWords(Struct, frozen=True, gc=False):
     """A text as the rankers see it.
 
     `weights`: its folded words without stop words → 1.0, or less where they were only quoted.

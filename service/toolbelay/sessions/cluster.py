@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from redis import exceptions as errors
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 

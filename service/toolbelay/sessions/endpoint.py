@@ -15,6 +15,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
 from redis import exceptions as errors
 from redis.asyncio.connection import AbstractConnection
 
@@ -32,8 +33,7 @@ TELLING_TIMEOUT = 0.05  # seconds; a call given less that runs out of time says 
 _ASKING = command(b"ASKING")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True, gc=False):
     """One trip: a script, a generation key to read beside it, or both.
 
     `proven`: only over a connection that is proven for the generation key. When there is none, nothing is sent and
@@ -47,8 +47,7 @@ class Call:
     proven: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True, gc=False):
     """`value`: the script's reply. `generation`: the raw value under the key. Either may be the server's error.
 
     `fresh`: the generation was read on a connection that has not been proven for this key since it was made or

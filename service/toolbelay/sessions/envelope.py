@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolbelay.memo import BytesMemo
 from toolbelay.planner.model import SessionState, StoredTool
@@ -39,8 +40,7 @@ class OversizedStateError(Exception):
     """The state does not fit into the bound, even without what can be left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True, gc=False):
     """A decoded value. Times are Unix milliseconds of the server."""
 
     revision: int

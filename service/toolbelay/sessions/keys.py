@@ -10,8 +10,9 @@ import base64
 import binascii
 import hashlib
 import hmac
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from toolbelay.memo import LruTally
 from toolbelay.sessions.port import SessionRef
@@ -23,8 +24,7 @@ _SLOTS = 16384
 PROBE_KEY = b"tb:probe"
 
 
-@dataclass(frozen=True, slots=True)
-class SessionKeys:
+class SessionKeys(Struct, frozen=True, gc=False):
     """Where one session lives: its own key, its principal's index, and its name within that index."""
 
     session: bytes

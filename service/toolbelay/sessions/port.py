@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
+
+from msgspec import Struct
 
 from toolbelay.planner.model import SessionState, StoredTool
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRef:
+class SessionRef(Struct, frozen=True, gc=False):
     """Names a session: one principal's, on one route."""
 
     tenant: str
@@ -21,8 +21,7 @@ class SessionRef:
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class TurnKey:
+class TurnKey(Struct, frozen=True, gc=False):
     """The keyed digest of a turn's idempotency key.
 
     `identity`: 8 bytes over turn_id. `content`: 16 bytes over turn_id and the request's content.
@@ -40,8 +39,7 @@ class Found(Enum):
     DAMAGED = "damaged"  # not readable, or of a version far newer than this build's
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True, gc=False):
     """The session as a turn found it.
 
     `token` is the compare-and-set token: opaque, to be given back to `save`.
@@ -67,11 +65,10 @@ class Opened:
     epoch: int = 0
     generation: int | None = None
     fresh_connection: bool = False
-    vouch: Callable[[], None] | None = field(default=None, compare=False, repr=False)
+    vouch: Callable[[], None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SeenGeneration:
+class SeenGeneration(Struct, frozen=True, gc=False):
     """A tenant's generation in Redis as one connection told it; `value` `None` = missing.
 
     `fresh`: the connection is not proven for this tenant: it is new, or the servers' roles have changed. Its word
@@ -80,7 +77,7 @@ class SeenGeneration:
 
     value: int | None
     fresh: bool = False
-    vouch: Callable[[], None] | None = field(default=None, compare=False, repr=False)
+    vouch: Callable[[], None] | None = None
 
 
 class SaveStatus(Enum):
@@ -91,8 +88,7 @@ class SaveStatus(Enum):
     ENDED = "ended"  # the session was ended since it was opened
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(Struct, frozen=True, gc=False):
     """Result of a save. `revision`: the stored one when SAVED, else the one opened."""
 
     status: SaveStatus

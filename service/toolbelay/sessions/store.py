@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final, Required, TypedDict
 
+from msgspec.structs import replace
 from redis.exceptions import ResponseError
 
 from toolbelay.memo import Cache

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from toolbelay.ranking.corpus import Corpus, Rows
 from toolbelay.ranking.lexical import Scores
@@ -33,8 +34,7 @@ class Searchable:
     vectors: VectorRows | None
 
 
-@dataclass(frozen=True, slots=True)
-class Relevance:
+class Relevance(Struct, frozen=True, gc=False):
     """Of each row, 0 to 1. `matches`: rows that have to do with the text at all; the others never rank."""
 
     scores: Scores
