@@ -15,7 +15,7 @@ from tests.support.command import in_process as toolbelay
 from toolbelay.application.apply_bundle import ConfigRefusedError
 from toolbelay.catalog.definitions import Fault
 from toolbelay.cli import dev_state
-from toolbelay.cli.exits import REFUSED, UNAVAILABLE, UNCONFIRMED, CommandError
+from toolbelay.cli.exits import FAILED, REFUSED, UNAVAILABLE, UNCONFIRMED, CommandError
 from toolbelay.cli.main import COMMANDS, as_command_error, cli
 from toolbelay.errors import ErrorReason, ToolbelayError
 from toolbelay.sessions.port import StateUnavailableError
@@ -208,9 +208,46 @@ def test_config_check_offline(tmp_path: Path) -> None:
     assert done.returncode == UNAVAILABLE
     assert '"settings": "ok"' in done.stdout
     assert '"keys": "ok"' in done.stdout
-    assert "db upgrade" in done.stdout
+    assert "none.db: there is no such file; make it with `toolbelay db upgrade`" in done.stdout
+    assert not (tmp_path / "none.db").exists()
     done = toolbelay("config", "check", cwd=tmp_path, environment=good | {"TOOLBELAY_STATE_SECRET": "x"})
     assert done.returncode == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("apply config", UNAVAILABLE),
+        ("db resync --yes", UNAVAILABLE),
+        ("db downgrade -1", UNAVAILABLE),
+        ("db check", FAILED),
+    ],
+)
+def test_a_missing_database_file_is_told_of_and_not_made(tmp_path: Path, command: str, code: int) -> None:
+    (tmp_path / "config" / "policies").mkdir(parents=True)
+    done = toolbelay(*command.split(), cwd=tmp_path)
+    assert done.returncode == code
+    told = "sqlite+aiosqlite:///toolbelay.db: there is no such file; make it with `toolbelay db upgrade`"
+    assert told in done.stderr
+    assert "TOOLBELAY_DATABASE_URL" in done.stderr
+    assert "no schema yet; run `toolbelay db upgrade`" in toolbelay("db", "current", cwd=tmp_path).stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["config"]
+
+
+def test_apply_says_which_database_it_used(tmp_path: Path) -> None:
+    (tmp_path / "config" / "policies").mkdir(parents=True)
+    (tmp_path / "empty.db").touch()
+    given = {"TOOLBELAY_DATABASE_URL": "sqlite+aiosqlite:///empty.db"}
+    done = toolbelay("apply", "config", cwd=tmp_path, environment=given)
+    assert done.returncode == UNAVAILABLE
+    assert "sqlite+aiosqlite:///empty.db: the database has no schema yet; run `toolbelay db upgrade`" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config", "empty.db"]
+    given = {"TOOLBELAY_DATABASE_URL": "postgresql+psycopg://ann:hunter2@127.0.0.1:1/tools?application_name=hunter3"}
+    done = toolbelay("apply", "config", cwd=tmp_path, environment=given)
+    assert done.returncode == UNAVAILABLE
+    assert "postgresql+psycopg://ann:***@127.0.0.1:1/tools: " in done.stderr
+    assert "hunter" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_the_environment_of_tests_has_no_settings() -> None:

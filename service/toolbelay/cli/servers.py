@@ -15,6 +15,7 @@ from toolbelay.sessions.observer import Unobserved
 from toolbelay.sessions.store import RedisSessionStore
 from toolbelay.settings import Settings
 from toolbelay.storage.engine import Database
+from toolbelay.storage.port import StorageUnavailableError
 from toolbelay.storage.reader import SqlCatalogReader
 from toolbelay.storage.writer import SqlConfigWriter
 
@@ -34,11 +35,20 @@ async def config_applier(settings: Settings) -> AsyncIterator[ApplyConfig]:
     database = Database(settings.database_url.get_secret_value(), pool_size=1)
     store = session_store(settings)
     try:
-        await SqlCatalogReader(database).ready(timeout=10.0)
+        await _schema_is_there(database)
         yield ApplyConfig(SqlConfigWriter(database), store)
     finally:
         await store.close()
         await database.close()
+
+
+async def _schema_is_there(database: Database) -> None:
+    """A failure says which database it was: it may not be the one that was meant."""
+    try:
+        await SqlCatalogReader(database).ready(timeout=10.0)
+    except StorageUnavailableError as error:
+        label, told = database.address.label, str(error)
+        raise type(error)(told if told.startswith(label) else f"{label}: {told}") from None
 
 
 async def resync_generations(settings: Settings) -> dict[str, int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from enum import Enum
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -52,6 +54,16 @@ class DatabaseAddress:
         """The URL fit for messages: no password, no query."""
         shown = self._url.set(query={})
         return shown.render_as_string(hide_password=True)
+
+    @property
+    def missing_file(self) -> Path | None:
+        """SQLite's file where it is not there: opening it would leave an empty one behind."""
+        if self.dialect is not Dialect.SQLITE:
+            return None
+        name = str(self._url.database)
+        is_uri = name.startswith("file:") and "uri" in self._url.query
+        file = Path(unquote(urlsplit(name).path) if is_uri else name)
+        return None if file.exists() else file
 
     def __repr__(self) -> str:
         return f"DatabaseAddress({self.label!r})"

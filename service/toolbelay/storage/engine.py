@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from toolbelay.storage.address import DatabaseAddress, Dialect
 from toolbelay.storage.deadline import Deadlines
-from toolbelay.storage.failure import unavailable
+from toolbelay.storage.failure import require_file, unavailable
 from toolbelay.storage.port import StorageUnavailableError
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class Database:
         }
         if self._sqlite:
             engine = create_async_engine(self.address.for_asyncio, **options)
-            _prepare_sqlite(engine, writes=writes)
+            _prepare_sqlite(engine, self.address, writes=writes)
             return engine
         engine = create_async_engine(
             self.address.for_asyncio,
@@ -120,7 +120,11 @@ def _translated(error: Exception) -> StorageUnavailableError:
     return unavailable(error)
 
 
-def _prepare_sqlite(engine: AsyncEngine, *, writes: bool) -> None:
+def _prepare_sqlite(engine: AsyncEngine, address: DatabaseAddress, *, writes: bool) -> None:
+    @event.listens_for(engine.sync_engine, "do_connect")
+    def look(_dialect: object, _record: object, _args: object, _parameters: object) -> None:
+        require_file(address)
+
     @event.listens_for(engine.sync_engine, "connect")
     def connect(connection: DBAPIConnection, _record: object) -> None:
         connection.isolation_level = None  # the driver must not begin by itself

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from toolbelay.storage.address import DatabaseAddress
 from toolbelay.storage.port import StorageUnavailableError
 
 UPGRADE_HINT = "run `toolbelay db upgrade` with this build"
@@ -18,6 +19,17 @@ class SchemaNotReadyError(StorageUnavailableError):
 
 class ForeignSchemaError(SchemaNotReadyError):
     """The schema is one that this build does not know; no `db upgrade` with this build cures that."""
+
+
+def require_file(address: DatabaseAddress) -> None:
+    """Raise SchemaNotReadyError for a SQLite database whose file is not there: only a migration makes one."""
+    file = address.missing_file
+    if file is not None:
+        what = "such file; make it" if file.parent.is_dir() else "folder for this file; make the folder, then the file"
+        raise SchemaNotReadyError(
+            f"{address.label}: there is no {what} with `toolbelay db upgrade`, or name another in"
+            " TOOLBELAY_DATABASE_URL"
+        )
 
 
 def unavailable(error: Exception) -> StorageUnavailableError:

@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 import toolbelay
 from toolbelay.storage.address import DatabaseAddress, Dialect
-from toolbelay.storage.failure import SchemaNotReadyError, unavailable
+from toolbelay.storage.failure import SchemaNotReadyError, require_file, unavailable
 from toolbelay.storage.guard import FORCE, MigrationError
 from toolbelay.storage.models import Base
 from toolbelay.storage.port import StorageUnavailableError
@@ -47,7 +47,7 @@ class SchemaState:
 def upgrade(url: str) -> str:
     """Bring the schema to this build's head; returns the head. Safe in several processes at once."""
     target = head()
-    with _locked(url) as connection:
+    with _locked(url, create=True) as connection:
         _known_revision(_revision_of(connection))
         command.upgrade(_config(connection), target)
         _check_references(connection)
@@ -75,6 +75,9 @@ def downgrade(url: str, revision: str, *, force: bool = False) -> str | None:
 
 def current(url: str) -> str | None:
     """The revision that the database is at; `None` = no schema yet."""
+    file = _address(url).missing_file
+    if file is not None and file.parent.is_dir():
+        return None
     with _connected(url) as connection:
         return _revision_of(connection)
 
@@ -82,6 +85,10 @@ def current(url: str) -> str | None:
 def check(url: str) -> SchemaState:
     """Whether the database is at head and its tables equal the models."""
     target = head()
+    try:
+        require_file(_address(url))
+    except SchemaNotReadyError as error:
+        return SchemaState(None, target, (str(error),))
     with _connected(url) as connection:
         revision = _revision_of(connection)
         problems = list(_revision_problems(revision, target))
@@ -209,20 +216,22 @@ def _check_references(connection: Connection) -> None:
 
 
 @contextmanager
-def _locked(url: str) -> Iterator[Connection]:
-    with _connected(url, exclusive=True) as connection:
+def _locked(url: str, *, create: bool = False) -> Iterator[Connection]:
+    with _connected(url, exclusive=True, create=create) as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _ADVISORY_LOCK})
         yield connection
 
 
 @contextmanager
-def _connected(url: str, *, exclusive: bool = False) -> Iterator[Connection]:
-    """One connection in one transaction, its failures as MigrationError or StorageUnavailableError."""
-    try:
-        address = DatabaseAddress(url)
-    except ValueError as error:
-        raise MigrationError(str(error)) from None
+def _connected(url: str, *, exclusive: bool = False, create: bool = False) -> Iterator[Connection]:
+    """One connection in one transaction, its failures as MigrationError or StorageUnavailableError.
+
+    `create`: a SQLite file that is not there is made.
+    """
+    address = _address(url)
+    if not create:
+        require_file(address)
     engine = _engine(address, exclusive=exclusive)
     try:
         with engine.connect() as connection, connection.begin():
@@ -235,6 +244,13 @@ def _connected(url: str, *, exclusive: bool = False) -> Iterator[Connection]:
         raise _failed(error, address) from None
     finally:
         engine.dispose()
+
+
+def _address(url: str) -> DatabaseAddress:
+    try:
+        return DatabaseAddress(url)
+    except ValueError as error:
+        raise MigrationError(str(error)) from None
 
 
 def _bound_waits(connection: Connection) -> None:
