@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from msgspec import Struct
@@ -127,6 +127,7 @@ class _Stage(Enum):
 
 @dataclass(slots=True)
 class _Progress:
+    deadline: float
     stage: _Stage = _Stage.WAITING
 
 
@@ -168,11 +169,10 @@ class Endpoint:
             raise StateUnavailableError(faults.CONNECTION)
         if not self.breaker.admit():
             raise StateUnavailableError(faults.BREAKER_OPEN)
-        progress = _Progress()
+        progress = _Progress(self._now() + timeout)
         told = False
         try:
-            async with asyncio.timeout(timeout):
-                reply = await self._on_a_lane(call, asking, progress)
+            reply = await self._on_a_lane(call, asking, progress)
             told = reply is not _NOTHING_SENT
             if told:
                 self.breaker.succeeded()
@@ -220,7 +220,8 @@ class Endpoint:
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._queue.append(place)
             try:
-                await place
+                async with asyncio.timeout_at(progress.deadline):
+                    await place
             except asyncio.CancelledError:
                 if place.done() and not place.cancelled():
                     self._call_next()  # the place that this call was given is the next one's
@@ -286,13 +287,14 @@ class Endpoint:
             if new:
                 progress.stage = _Stage.CONNECTING
                 self._grow_after = self._now() + GROW_AGAIN
-                await self._connect(lane)
+                async with asyncio.timeout_at(progress.deadline):
+                    await self._connect(lane)
                 self._grow_after = float("-inf")
             progress.stage = _Stage.SENT
-            reply = await self._exchange(lane, call, asking, new)
+            reply = await self._exchange(lane, call, asking, new, progress.deadline)
             sound = True
             return reply
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, TimeoutError):
             sound = progress.stage is _Stage.SENT and lane.connected
             if sound and not lane.late_since:
                 lane.late_since = self._now()
@@ -319,21 +321,18 @@ class Endpoint:
         lane.closed = False
         self._call_next()
 
-    async def _exchange(self, lane: _Lane, call: Call, asking: bool, new: bool) -> Reply:  # noqa: FBT001
-        wire, key = lane.wire, call.generation_key
+    async def _exchange(self, lane: _Lane, call: Call, asking: bool, new: bool, deadline: float) -> Reply:  # noqa: FBT001
+        wire, script, key = lane.wire, call.script, call.generation_key
         assert wire is not None, "the lane is not connected"
-        words = [_ASKING] if asking else []
-        if call.script is not None:
-            words.append(call.script.by_hash(call.keys, call.args))
+        first = [_ASKING] if asking else []
+        words = first if script is None else [*first, script.by_hash(call.keys, call.args)]
         if key is not None:
-            words.append(command(b"GET", key))
-        replies = (await _converse(wire, words))[1 if asking else 0 :]
-        value = replies[0] if call.script is not None else None
-        reloaded = call.script is not None and isinstance(value, errors.NoScriptError)
-        if reloaded and call.script is not None:
-            again = [_ASKING] if asking else []
-            again.append(call.script.by_source(call.keys, call.args))
-            value = (await _converse(wire, again))[-1]
+            words = [*words, _reading(key)]
+        replies = _usable(await wire.exchange(words, deadline))
+        value = None if script is None else replies[len(first)]
+        reloaded = script is not None and isinstance(value, errors.NoScriptError)
+        if reloaded and script is not None:
+            value = _usable(await wire.exchange([*first, script.by_source(call.keys, call.args)], deadline))[-1]
         if key is None:
             return Reply(value=value, new_lane=new, reloaded=reloaded)
         if lane.era != self._era:
@@ -349,11 +348,15 @@ def _given_up(lane: _Lane | None) -> _Lane | None:
     return lane
 
 
-async def _converse(wire: Wire, words: Sequence[bytes]) -> list[Any]:
-    """Send commands in one flush and read a reply to each; the server's errors are among the replies."""
-    replies = await wire.exchange(words)
+@lru_cache(maxsize=4_096)
+def _reading(key: bytes) -> bytes:
+    return command(b"GET", key)
+
+
+def _usable(replies: list[Any]) -> list[Any]:
+    """The replies, the server's errors among them. Raises those that say that the connection is of no use."""
     for reply in replies:
-        if isinstance(reply, errors.ConnectionError):  # LOADING and NOAUTH are such: the connection is of no use
+        if isinstance(reply, errors.ConnectionError):  # LOADING and NOAUTH are such
             raise reply
     return replies
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.resources import files
 
@@ -30,15 +31,23 @@ class Script:
     args: tuple[str, ...]
     variadic: bool
     sha: str = field(init=False)
+    _hash_head: bytes = field(init=False, repr=False)  # what every EVALSHA of a fixed number of arguments begins with
 
     def __post_init__(self) -> None:
         # EVALSHA's own naming of scripts, not a security measure.
         digest = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
         object.__setattr__(self, "sha", digest)
+        words = (b"EVALSHA", digest.encode(), b"%d" % len(self.keys))
+        head = b"*%d\r\n" % (len(words) + len(self.keys) + len(self.args)) + _bulks(words)
+        object.__setattr__(self, "_hash_head", head)
 
     def by_hash(self, keys: tuple[bytes, ...], args: tuple[bytes, ...]) -> bytes:
         """The EVALSHA command in wire form. Raises ScriptContractError on a wrong count of keys or arguments."""
-        return self._command(b"EVALSHA", self.sha.encode(), keys, args)
+        if self.variadic:
+            return self._command(b"EVALSHA", self.sha.encode(), keys, args)
+        if len(keys) != len(self.keys) or len(args) != len(self.args):
+            raise ScriptContractError(f"{self.name}: {len(keys)} keys and {len(args)} arguments given")
+        return self._hash_head + _bulks((*keys, *args))
 
     def by_source(self, keys: tuple[bytes, ...], args: tuple[bytes, ...]) -> bytes:
         """The EVAL command in wire form, which also teaches the server the script."""
@@ -55,10 +64,14 @@ class Script:
 
 def command(*words: bytes) -> bytes:
     """One command in RESP. Done here because redis-py's packer takes four times as long."""
-    parts = [b"*%d\r\n" % len(words)]
+    return b"*%d\r\n" % len(words) + _bulks(words)
+
+
+def _bulks(words: Iterable[bytes]) -> bytes:
+    parts: list[bytes] = []
     for word in words:
         size = len(word)
-        parts += (_SIZES[size] if size < len(_SIZES) else b"$%d\r\n" % size, word, b"\r\n")
+        parts += (_SIZES[size] if size < 256 else b"$%d\r\n" % size, word, b"\r\n")
     return b"".join(parts)
 
 

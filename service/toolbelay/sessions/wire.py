@@ -20,16 +20,18 @@ from redis.asyncio.connection import AbstractConnection
 _MORE = object()  # hiredis: the reply is not complete
 _MARK = b"*2\r\n$4\r\nPING\r\n$8\r\n%08d\r\n"
 _MARKS = 100_000_000
+_NEVER = float("inf")
 
 
 class _Waiting:
     """One call's replies, as they come."""
 
-    __slots__ = ("count", "future", "replies")
+    __slots__ = ("count", "deadline", "future", "replies")
 
-    def __init__(self, future: asyncio.Future[list[Any]], count: int) -> None:
+    def __init__(self, future: asyncio.Future[list[Any]], count: int, deadline: float) -> None:
         self.future = future
         self.count = count
+        self.deadline = deadline
         self.replies: list[Any] = []
 
 
@@ -58,6 +60,8 @@ class Wire(asyncio.Protocol):
         self._mark = int.from_bytes(os.urandom(4)) % _MARKS
         self._unsent: list[bytes] = []
         self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = _NEVER
         # The connection's parser knows which error is which, on a Cluster's nodes too.
         parse_error = connection._parser.parse_error  # noqa: SLF001
         self._reader = hiredis.Reader(protocolError=errors.InvalidResponse, replyError=parse_error, notEnoughData=_MORE)
@@ -66,10 +70,11 @@ class Wire(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", writer.transport)
         self._transport.set_protocol(self)
 
-    def exchange(self, commands: Sequence[bytes]) -> asyncio.Future[list[Any]]:
+    def exchange(self, commands: Sequence[bytes], deadline: float) -> asyncio.Future[list[Any]]:
         """Send commands together; their replies, the server's errors among them.
 
-        The future fails with redis-py's ConnectionError or InvalidResponse. It may be cancelled.
+        The future fails with TimeoutError at `deadline` (loop time), or with redis-py's ConnectionError or
+        InvalidResponse. It may be cancelled.
         """
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         if not self.open:
@@ -80,18 +85,40 @@ class Wire(asyncio.Protocol):
             self._waiting.append(_Marked(mark))
             self._unsent.append(_MARK % mark)
             self._loop.call_soon(self._send)
-        self._waiting.append(_Waiting(future, len(commands)))
+        self._waiting.append(_Waiting(future, len(commands), deadline))
         self._unsent += commands
+        if deadline < self._wakes_at:
+            self._wake(deadline)
         return future
 
     @property
     def owing(self) -> bool:
         """Whether the reply to a call that was given up has yet to come."""
-        return any(isinstance(waiting, _Waiting) and waiting.future.cancelled() for waiting in self._waiting)
+        return any(isinstance(waiting, _Waiting) and waiting.future.done() for waiting in self._waiting)
 
     def abort(self) -> None:
         """End it now. Calls that wait fail."""
         self._give_up(errors.ConnectionError("the connection was given up"))
+
+    def _wake(self, when: float) -> None:
+        """One timer for all that wait: a timer for each call costs more than the call's part of the trip."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wakes_at = when
+        self._timer = self._loop.call_at(when, self._expire)
+
+    def _expire(self) -> None:
+        now, following = self._loop.time(), _NEVER
+        self._timer, self._wakes_at = None, _NEVER
+        for waiting in self._waiting:
+            if isinstance(waiting, _Marked) or waiting.future.done():
+                continue
+            if waiting.deadline <= now:
+                waiting.future.set_exception(TimeoutError())
+            else:
+                following = min(following, waiting.deadline)
+        if following < _NEVER:
+            self._wake(following)
 
     def _send(self) -> None:
         """Write what was gathered since the event loop's last turn: one system call, one packet, one wake-up there."""
@@ -134,6 +161,8 @@ class Wire(asyncio.Protocol):
 
     def _end(self, error: Exception) -> None:
         self.open = False
+        if self._timer is not None:
+            self._timer.cancel()
         while self._waiting:
             waiting = self._waiting.popleft()
             if isinstance(waiting, _Waiting) and not waiting.future.done():
