@@ -203,8 +203,16 @@ def _database(settings: Settings) -> Iterator[str]:
 
 
 def _redis(settings: Settings) -> Iterator[str]:
-    if not settings.redis_url.get_secret_value().startswith(REDIS_SCHEMES):
+    from toolbelay.sessions.connect import parse  # redis-py is slow to import and not always needed
+
+    url = settings.redis_url.get_secret_value()
+    if not url.startswith(REDIS_SCHEMES):
         yield f"TOOLBELAY_REDIS_URL: must begin with one of {', '.join(REDIS_SCHEMES)}"
+        return
+    try:
+        parse(url)
+    except ValueError as fault:
+        yield f"TOOLBELAY_REDIS_URL: {fault}"
 
 
 def _ranking(settings: Settings) -> Iterator[str]:

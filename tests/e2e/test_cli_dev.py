@@ -15,6 +15,7 @@ import pytest
 from tests.support.command import Serving, in_process, printed_json, serving, toolbelay
 from tests.support.service import free_port
 from tests.support.waiting import wait_until
+from toolbelay.cli import dev_state
 
 pytestmark = pytest.mark.e2e
 
@@ -226,13 +227,40 @@ def test_resync_raises_every_generation(service: Serving) -> None:
 def test_a_change_that_redis_does_not_confirm_has_its_own_exit_code(tmp_path: Path) -> None:
     settings = {
         "TOOLBELAY_DATABASE_URL": f"sqlite+aiosqlite:///{tmp_path}/x.db",
-        "TOOLBELAY_REDIS_URL": "redis://127.0.0.1:1",
+        "TOOLBELAY_REDIS_URL": "redis://ann:hunter2@127.0.0.1:1/0",
     }
     assert in_process("db", "upgrade", cwd=tmp_path, environment=settings).returncode == 0
     config = write_config(tmp_path / "config", *LINES)
     done = in_process("apply", str(config), cwd=tmp_path, environment=settings)
     assert done.returncode == 5
-    assert "generation 1 is committed, effective within 1 s" in done.stderr
+    what, state, remedy = done.stderr.splitlines()
+    assert "Redis at 127.0.0.1:1 could not be reached (connection)" in what
+    assert f"generation 1 is committed in {settings['TOOLBELAY_DATABASE_URL']}, effective within 1 s" in state
+    assert "TOOLBELAY_REDIS_URL, then repeat the apply" in remedy
+    assert "hunter2" not in done.stderr
+
+
+def test_a_change_while_the_development_service_is_stopped(tmp_path: Path) -> None:
+    config = write_config(tmp_path / "config", *LINES)
+    with serving("--dev", "--listen", "127.0.0.1:0", cwd=tmp_path) as found:
+        assert found.terminate() == 0
+    done = in_process("apply", str(config), cwd=tmp_path)
+    assert done.returncode == 5
+    assert "generation 1 is committed" in done.stderr
+    assert "`toolbelay serve --dev` does not run here; start it" in done.stderr
+
+
+def test_a_database_behind_redis_is_not_told_as_a_redis_that_is_down(service: Serving, tmp_path: Path) -> None:
+    """What it takes is a resync; repeating the apply would not do."""
+    printed_json("db", "resync", "--yes", cwd=service.cwd)  # beyond what one apply reaches
+    redis = dev_state.DevState(service.cwd / dev_state.FOLDER).environment()["TOOLBELAY_REDIS_URL"]
+    restored = f"sqlite+aiosqlite:///{tmp_path}/restored.db"
+    settings = {"TOOLBELAY_REDIS_URL": redis, "TOOLBELAY_DATABASE_URL": restored}
+    assert in_process("db", "upgrade", cwd=tmp_path, environment=settings).returncode == 0
+    config = write_config(tmp_path / "config", *LINES)
+    done = in_process("apply", str(config), cwd=tmp_path, environment=settings)
+    assert done.returncode == 5
+    assert "toolbelay db resync" in done.stderr
 
 
 def test_apply_without_schema_says_what_to_do(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ from toolbelay.catalog.definitions import Fault
 from toolbelay.cli import dev_state
 from toolbelay.cli.exits import FAILED, REFUSED, UNAVAILABLE, UNCONFIRMED, CommandError
 from toolbelay.cli.main import COMMANDS, as_command_error, cli
+from toolbelay.cli.servers import redis_failure
 from toolbelay.errors import ErrorReason, ToolbelayError
 from toolbelay.sessions.port import StateUnavailableError
-from toolbelay.settings import InvalidSettingsError
+from toolbelay.settings import InvalidSettingsError, load
 from toolbelay.storage.port import StorageUnavailableError
 
 
@@ -210,6 +211,7 @@ def test_config_check_offline(tmp_path: Path) -> None:
     assert '"keys": "ok"' in done.stdout
     assert "none.db: there is no such file; make it with `toolbelay db upgrade`" in done.stdout
     assert not (tmp_path / "none.db").exists()
+    assert "Redis at 127.0.0.1:1 could not be reached (connection)" in done.stdout
     done = toolbelay("config", "check", cwd=tmp_path, environment=good | {"TOOLBELAY_STATE_SECRET": "x"})
     assert done.returncode == REFUSED
 
@@ -248,6 +250,22 @@ def test_apply_says_which_database_it_used(tmp_path: Path) -> None:
     assert "postgresql+psycopg://ann:***@127.0.0.1:1/tools: " in done.stderr
     assert "hunter" not in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "cause", "told"),
+    [
+        ("redis://ann:hunter2@r.internal", "timeout", "Redis at r.internal:6379 could not be reached (timeout)"),
+        ("rediss://:hunter2@[::1]:7/1", "noperm", "Redis at [::1]:7 answers, but cannot be used (noperm)"),
+        ("unix:///run/valkey.sock?password=hunter2", "connection", "Redis at /run/valkey.sock could not"),
+        ("redis+cluster://ann:hunter2@a,b:7", "connection", "Redis at a:6379, b:7 (cluster) could not"),
+        ("redis+sentinel://ann:hunter2@a/main", "connection", "Redis at a:26379 (sentinel) could not"),
+    ],
+)
+def test_which_redis_failed_is_told_without_its_password(url: str, cause: str, told: str) -> None:
+    failure = redis_failure(load({"TOOLBELAY_REDIS_URL": url}), StateUnavailableError(cause))
+    assert failure.startswith(told)
+    assert "hunter2" not in failure
 
 
 def test_the_environment_of_tests_has_no_settings() -> None:

@@ -52,18 +52,18 @@ def behind_redis(generation: int, stored: int) -> ToolbelayError:
 async def _confirm(raiser: GenerationRaiser, tenant: str, generation: int, within: float) -> int:
     deadline = time.monotonic() + within
     pause = _FIRST_PAUSE
-    cause = "no time was left"
+    failed: StateUnavailableError | None = None
     while (left := deadline - time.monotonic()) > 0:
         try:
             # An answer is a confirmation: the script sets if greater, so the stored number is no less.
             return await raiser.raise_generation(tenant, generation, timeout=min(_TRY_SECONDS, left))
         except StateUnavailableError as error:
-            cause = error.cause
+            failed = failed or error  # the later ones may only say that the breaker is open
             await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
             pause = min(2 * pause, _LONGEST_PAUSE)
     raise ToolbelayError(
         ErrorReason.PROPAGATION_UNCONFIRMED,
-        f"generation {generation} is committed, but Redis did not confirm it ({cause}): it takes effect by polling; "
-        "repeating the call is safe",
+        f"generation {generation} is committed, but Redis did not confirm it "
+        f"({failed.cause if failed else 'no time was left'}): it takes effect by polling; repeating the call is safe",
         metadata={"generation": str(generation)},
-    )
+    ) from failed

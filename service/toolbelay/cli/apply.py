@@ -106,11 +106,24 @@ def _ask_when_large(preview: ApplyResult) -> None:
 
 
 def _told(error: ToolbelayError, settings: Settings) -> Exception:
-    if error.reason is not ErrorReason.PROPAGATION_UNCONFIRMED:
+    """What became of the change, and what to do, where Redis did not confirm it."""
+    from toolbelay.cli.servers import redis_failure
+    from toolbelay.sessions.port import StateUnavailableError
+    from toolbelay.storage.address import DatabaseAddress
+
+    cause = error.__cause__
+    if error.reason is not ErrorReason.PROPAGATION_UNCONFIRMED or not isinstance(cause, StateUnavailableError):
         return error
+    generation = error.metadata.get("generation", "?")
+    label = DatabaseAddress(settings.database_url.get_secret_value()).label
+    remedy = "mend Redis or TOOLBELAY_REDIS_URL, then repeat the apply: that is safe, and confirms it"
+    if dev_state.using_dev_state():
+        remedy = "`toolbelay serve --dev` does not run here; start it, and it serves the change"
     return CommandError(
-        f"generation {error.metadata.get('generation', '?')} is committed, effective within"
-        f" {settings.authority_poll_seconds:g} s of polling; Redis did not confirm it. Repeating is safe",
+        f"{redis_failure(settings, cause)}, so the change is not confirmed",
+        f"generation {generation} is committed in {label}, effective within {settings.authority_poll_seconds:g} s"
+        " on every replica that polls this database",
+        remedy,
         code=UNCONFIRMED,
     )
 

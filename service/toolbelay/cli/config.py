@@ -80,11 +80,14 @@ async def _check_database(settings: Settings) -> None:
 
 
 async def _check_redis(settings: Settings) -> None:
-    from toolbelay.cli.servers import session_store
+    from toolbelay.cli.servers import redis_failure, session_store
+    from toolbelay.sessions.port import StateUnavailableError
 
     store = session_store(settings)
     try:
         await store.ping(timeout=_TIMEOUT)
+    except StateUnavailableError as error:
+        raise RuntimeError(redis_failure(settings, error)) from None
     finally:
         await store.close()
 

@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 
 from toolbelay.application.apply_config import ApplyConfig
 from toolbelay.application.apply_tenant import ResyncGenerations
-from toolbelay.sessions.connect import open_link
+from toolbelay.sessions.connect import open_link, parse
 from toolbelay.sessions.observer import Unobserved
+from toolbelay.sessions.port import StateUnavailableError
 from toolbelay.sessions.store import RedisSessionStore
 from toolbelay.settings import Settings
 from toolbelay.storage.engine import Database
@@ -19,6 +20,8 @@ from toolbelay.storage.port import StorageUnavailableError
 from toolbelay.storage.reader import SqlCatalogReader
 from toolbelay.storage.writer import SqlConfigWriter
 
+# Causes of a Redis that does not answer, among those of docs/state.md; the others are refusals of one that does.
+_UNREACHED = frozenset({"connection", "timeout", "breaker_open", "pool_exhausted"})
 # Commands raise generations and ping; no key that they touch depends on the secret.
 _UNUSED_SECRET = bytes(32)
 
@@ -27,6 +30,23 @@ def session_store(settings: Settings) -> RedisSessionStore:
     """The state store, for generations and pings only."""
     link = open_link(settings.redis_url.get_secret_value(), pool_size=2, observer=Unobserved())
     return RedisSessionStore(link, secret=_UNUSED_SECRET)
+
+
+def redis_failure(settings: Settings, error: StateUnavailableError) -> str:
+    """What happened at which Redis, without its credentials."""
+    what = "could not be reached" if error.cause in _UNREACHED else "answers, but cannot be used"
+    return f"Redis at {_redis_address(settings.redis_url.get_secret_value())} {what} ({error.cause})"
+
+
+def _redis_address(url: str) -> str:
+    """`host:port` of each server, or the path of the socket."""
+    target = parse(url)
+    options = target.options
+    if "path" in options:
+        return str(options["path"])
+    hosts = target.hosts or ((options.get("host", "localhost"), options.get("port", 6379)),)
+    shown = ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts)
+    return f"{shown} ({target.kind})" if target.hosts else shown
 
 
 @asynccontextmanager
