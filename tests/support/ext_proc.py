@@ -16,6 +16,7 @@ from toolbelay.authority.principal import Principal
 from toolbelay.catalog.formats import WireFormat, render
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.offered import parse_offered
+from toolbelay.catalog.surface import Rendered
 from toolbelay.errors import ErrorReason, ToolbelayError
 from toolbelay.ext_proc.identity import Identity
 from toolbelay.ext_proc.options import ExtProcOptions
@@ -65,13 +66,13 @@ class FakeApplication:
         await self._behave()
         wire_format = request.target.format
         items = [
-            SelectedItem("", item.name, "", item.definition, b"", CALLER_OWNED)
+            SelectedItem(Rendered("", item.name, "", item.definition, b""), CALLER_OWNED)
             for item in parse_offered(request.offered_tools, wire_format)
             if self.keeps
         ]
         if self.adds:
             definition = render(CATALOG_TOOL, wire_format)
-            items.append(SelectedItem("crm/find", "find", "", definition, b"", "SEEDED"))
+            items.append(SelectedItem(Rendered("crm/find", "find", "", definition, b""), "SEEDED"))
         return SelectAnswer(
             items=tuple(items),
             choice=self.choice or request.choice,

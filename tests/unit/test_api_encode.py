@@ -9,15 +9,19 @@ from hypothesis import strategies as st
 
 from toolbelay.api.encode import ORIGINS, ItemEncoder
 from toolbelay.application.turn import SelectedItem
+from toolbelay.catalog.surface import Rendered
 from toolbelay.v1 import selection_pb2 as pb
 
 ITEMS = st.builds(
     SelectedItem,
-    tool_id=st.text(max_size=20),
-    name=st.text(max_size=300),
-    fingerprint=st.sampled_from(["", "ab" * 32]),
-    definition=st.binary(max_size=400),
-    digest=st.just(b""),
+    shown=st.builds(
+        Rendered,
+        tool_id=st.text(max_size=20),
+        name=st.text(max_size=300),
+        fingerprint=st.sampled_from(["", "ab" * 32]),
+        definition=st.binary(max_size=400),
+        digest=st.just(b""),
+    ),
     origin=st.sampled_from(sorted(ORIGINS.keys() - {"UNSPECIFIED"})),
     pinned=st.booleans(),
     score=st.floats(allow_nan=False).filter(lambda score: math.copysign(1, score) == 1 or score != 0),
@@ -47,7 +51,7 @@ def test_bytes_equal_protobufs(items: list[SelectedItem], omit: bool) -> None:
 def test_what_is_remembered_stays_under_its_bound_and_never_answers_for_another_item() -> None:
     encoder = ItemEncoder(max_bytes=10_000)
     for number in range(200):
-        item = SelectedItem("a/b", "b", "ab" * 32, b"x" * 500 + str(number).encode(), b"", "RETAINED")
+        item = SelectedItem(Rendered("a/b", "b", "ab" * 32, b"x" * 500 + str(number).encode(), b""), "RETAINED")
         encoded = pb.SelectToolsResponse.FromString(b"".join(encoder.encode([item])))
         assert encoded.tools[0].definition == item.definition
     assert 0 < len(encoder) < 20

@@ -6,11 +6,12 @@ import pytest
 
 from toolbelay.application.tool_choice import answer_choice, narrowed
 from toolbelay.application.turn import CALLER_OWNED, ChoiceMode, SelectedItem, ToolChoice
+from toolbelay.catalog.surface import Rendered
 
 
 def item(name: str, *, own: bool = False, pinned: bool = False) -> SelectedItem:
     origin = CALLER_OWNED if own else "RETAINED"
-    return SelectedItem("" if own else f"crm/{name}", name, "", b"{}", b"", origin, pinned)
+    return SelectedItem(Rendered("" if own else f"crm/{name}", name, "", b"{}", b""), origin, pinned)
 
 
 ITEMS = (item("own", own=True), item("a"), item("b", pinned=True), item("c"))

@@ -32,7 +32,7 @@ from toolbelay.catalog.formats import WireFormat
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.offered import READINGS, parse_offered
 from toolbelay.catalog.routes import Route
-from toolbelay.catalog.surface import RENDERINGS, Digester, Surface
+from toolbelay.catalog.surface import RENDERINGS, Digester, Rendered, Surface
 from toolbelay.memo import BytesMemo, LruTally, Tally
 from toolbelay.planner.model import Bounds, Fact, SessionState, Standing, StoredTool, TurnInput
 from toolbelay.planner.plan import plan_turn
@@ -201,8 +201,9 @@ def test_items_by_snapshot_format_and_pin() -> None:
 @pytest.mark.parametrize("field", ["tool_id", "name", "fingerprint", "definition"])
 def test_encoded_items_by_all_that_is_encoded(field: str) -> None:
     encoder = ItemEncoder()
-    item = SelectedItem("a/b", "b", "ab" * 32, b"{}", b"", "RETAINED")
-    other = structs.replace(item, **{field: b"{1}" if field == "definition" else "other"})
+    shown = Rendered("a/b", "b", "ab" * 32, b"{}", b"")
+    item = SelectedItem(shown, "RETAINED")
+    other = SelectedItem(structs.replace(shown, **{field: b"{1}" if field == "definition" else "other"}), "RETAINED")
     assert encoder.encode([item]) == encoder.encode([item])
     assert encoder.encode([other]) != encoder.encode([item])
     assert (encoder.hits, encoder.misses, len(encoder)) == (2, 2, 2)

@@ -11,7 +11,10 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from toolbelay.application.turn import SelectedItem
+from toolbelay.catalog.surface import Rendered
 from toolbelay.v1 import selection_pb2 as pb
 
 MAX_BYTES: Final = 32 * 1024 * 1024  # of remembered parts, all tenants together
@@ -28,8 +31,6 @@ _TAILS: Final = {
     for pinned in (False, True)
 }
 
-_Key = tuple[bytes, str, str, str]
-
 
 class ItemEncoder:
     """Encodes items; remembers the parts that turns share, the oldest goes.
@@ -39,7 +40,7 @@ class ItemEncoder:
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._heads: dict[_Key, bytes] = {}
+        self._heads: dict[Rendered, bytes] = {}
         self._bytes = 0
         self.hits = 0
         self.misses = 0
@@ -52,9 +53,10 @@ class ItemEncoder:
         pieces: list[bytes] = []
         heads, misses, count = self._heads, self.misses, 0
         for item in items:
-            definition = b"" if omit is not None and omit(item) else item.definition
-            key = (definition, item.tool_id, item.name, item.fingerprint)
-            head = heads.get(key) or self._remember(key)
+            shown = item.shown
+            if omit is not None and omit(item):
+                shown = replace(shown, definition=b"")
+            head = heads.get(shown) or self._remember(shown)
             tail = _TAILS[item.origin, item.pinned]
             if item.score:
                 tail += _SCORE.pack(_SCORE_TAG, item.score)
@@ -64,15 +66,14 @@ class ItemEncoder:
         self.hits += count - (self.misses - misses)
         return pieces
 
-    def _remember(self, key: _Key) -> bytes:
+    def _remember(self, shown: Rendered) -> bytes:
         self.misses += 1
-        definition, tool_id, name, fingerprint = key
         head = pb.SelectedTool(
-            tool_id=tool_id, name=name, fingerprint=fingerprint, definition=definition
+            tool_id=shown.tool_id, name=shown.name, fingerprint=shown.fingerprint, definition=shown.definition
         ).SerializeToString()
         if not head:
             return head
-        self._heads[key] = head
+        self._heads[shown] = head
         self._bytes += len(head)
         while self._bytes > self._max_bytes:
             # In the order of their coming, which costs look-ups nothing: what is still in use comes again.

@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 from toolbelay.application.scene import ITEMS, Scene
 from toolbelay.application.turn import CALLER_OWNED, SelectedItem
-from toolbelay.catalog.surface import DIGEST_SIZE, Digester
+from toolbelay.catalog.surface import DIGEST_SIZE, Digester, Rendered
 from toolbelay.planner.model import Origin, Plan, PlannedTool
 
 
@@ -16,12 +16,14 @@ def owned_items(scene: Scene, digest: Digester) -> tuple[SelectedItem, ...]:
     wire_format = scene.target.format
     return tuple(
         SelectedItem(
-            tool_id="",
-            name=item.name,
-            fingerprint=item.fingerprint.hex() if item.fingerprint else "",
-            definition=item.definition,
-            digest=digest(item.definition, wire_format),
-            origin=CALLER_OWNED,
+            Rendered(
+                tool_id="",
+                name=item.name,
+                fingerprint=item.fingerprint.hex() if item.fingerprint else "",
+                definition=item.definition,
+                digest=digest(item.definition, wire_format),
+            ),
+            CALLER_OWNED,
         )
         for item in scene.offer.owned
     )
@@ -51,17 +53,8 @@ def planned_items(plan: Plan, scene: Scene, digest: Digester) -> tuple[SelectedI
 
 def _catalog_item(planned: PlannedTool, scene: Scene) -> SelectedItem:
     tool = scene.snapshot.tools[planned.tool_id]
-    rendered = scene.snapshot.surface.rendered(tool, scene.target.format)
-    return SelectedItem(
-        planned.tool_id,
-        tool.exposed_name,
-        rendered.fingerprint_hex,
-        rendered.definition,
-        rendered.digest,
-        planned.origin.value,
-        planned.pinned,
-        planned.score,
-    )
+    shown = scene.snapshot.surface.rendered(tool, scene.target.format)
+    return SelectedItem(shown, planned.origin.value, planned.pinned, planned.score)
 
 
 def _offered_item(planned: PlannedTool, scene: Scene, digest: Digester, given: bytes | None) -> SelectedItem:
@@ -70,16 +63,10 @@ def _offered_item(planned: PlannedTool, scene: Scene, digest: Digester, given: b
     tool = scene.tool(planned.tool_id)
     if tool is None:
         raise LookupError("the plan names a tool that the scene does not hold")
-    return SelectedItem(
-        planned.tool_id,
-        tool.exposed_name,
-        tool.fingerprint.hex(),
-        given,
-        digest(given, scene.target.format),
-        planned.origin.value,
-        planned.pinned,
-        planned.score,
+    shown = Rendered(
+        planned.tool_id, tool.exposed_name, tool.fingerprint.hex(), given, digest(given, scene.target.format)
     )
+    return SelectedItem(shown, planned.origin.value, planned.pinned, planned.score)
 
 
 def stable_prefix(digests: Sequence[bytes], last: Sequence[bytes]) -> int:

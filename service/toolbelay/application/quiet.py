@@ -52,16 +52,7 @@ class QuietTurn(Struct, frozen=True, gc=False, eq=False):
             if at is not None and match.score:
                 tool, item = tools[at], items[at]
                 tools[at] = PlannedTool(tool.tool_id, tool.origin, tool.pinned, match.score)
-                items[at] = SelectedItem(
-                    item.tool_id,
-                    item.name,
-                    item.fingerprint,
-                    item.definition,
-                    item.digest,
-                    item.origin,
-                    item.pinned,
-                    match.score,
-                )
+                items[at] = SelectedItem(item.shown, item.origin, item.pinned, match.score)
         relevant = frozenset([match.tool_id for match in matches[:top_k] if match.tool_id in places])
         plan = self.plan
         scored = Plan(tuple(tools), plan.state, plan.outcome, plan.reason, plan.counts, plan.spent, relevant)

@@ -7,6 +7,7 @@ from enum import Enum
 from msgspec import Struct
 
 from toolbelay.catalog.formats import WireFormat
+from toolbelay.catalog.surface import Rendered
 from toolbelay.planner.model import Counts, Outcome, Reason, Scored
 
 
@@ -60,16 +61,32 @@ CALLER_OWNED = "CALLER_OWNED"
 
 
 class SelectedItem(Struct, frozen=True, gc=False):
-    """One item of the answer. `origin`: a name of the API's enum."""
+    """One item of the answer. `shown`: what turns share of it; `origin`: a name of the API's enum."""
 
-    tool_id: str
-    name: str
-    fingerprint: str
-    definition: bytes
-    digest: bytes
+    shown: Rendered
     origin: str
     pinned: bool = False
     score: float = 0.0
+
+    @property
+    def tool_id(self) -> str:
+        return self.shown.tool_id
+
+    @property
+    def name(self) -> str:
+        return self.shown.name
+
+    @property
+    def fingerprint(self) -> str:
+        return self.shown.fingerprint
+
+    @property
+    def definition(self) -> bytes:
+        return self.shown.definition
+
+    @property
+    def digest(self) -> bytes:
+        return self.shown.digest
 
 
 class SelectAnswer(Struct, frozen=True, gc=False):

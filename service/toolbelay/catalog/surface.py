@@ -29,12 +29,14 @@ class Digester:
         return blake2b(definition, digest_size=DIGEST_SIZE, key=self._key, person=person).digest()
 
 
-class Rendered(Struct, frozen=True, gc=False):
-    """A definition in one format."""
+class Rendered(Struct, frozen=True, gc=False, cache_hash=True):
+    """A tool as a model is shown it in one format. `tool_id`, `fingerprint` (hex): "" of an item that is the caller's own."""
 
+    tool_id: str
+    name: str
+    fingerprint: str
     definition: bytes
     digest: bytes
-    fingerprint_hex: str
 
 
 RENDERINGS = Tally()  # for metrics
@@ -94,7 +96,8 @@ class Surface:
         else:
             RENDERINGS.misses += 1
             definition = render(tool, wire_format)
-            found = Rendered(definition, self._digest(definition, wire_format), tool.fingerprint.hex())
+            digest = self._digest(definition, wire_format)
+            found = Rendered(tool.tool_id, tool.exposed_name, tool.fingerprint.hex(), definition, digest)
             held[tool.tool_id] = found
         return found
 
