@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 
+from msgspec import Struct
+
 from toolbelay.application.scene import ITEMS, Scene
 from toolbelay.application.turn import CALLER_OWNED, SelectedItem
 from toolbelay.catalog.surface import DIGEST_SIZE, Digester, Rendered
@@ -67,6 +69,19 @@ def _offered_item(planned: PlannedTool, scene: Scene, digest: Digester, given: b
         planned.tool_id, tool.exposed_name, tool.fingerprint.hex(), given, digest(given, scene.target.format)
     )
     return SelectedItem(shown, planned.origin.value, planned.pinned, planned.score)
+
+
+class Footprint(Struct, frozen=True, gc=False):
+    """What the items of an answer come to, whatever their scores: 8 bytes of digest and estimated tokens."""
+
+    digest: bytes
+    tokens: int
+
+
+def footprint(items: Sequence[SelectedItem], digests: Sequence[bytes], scene: Scene) -> Footprint:
+    """The footprint of an answer whose items have these digests."""
+    tokens = scene.snapshot.surface.advertised_tokens([item.definition for item in items])
+    return Footprint(surface_digest(digests), tokens)
 
 
 def stable_prefix(digests: Sequence[bytes], last: Sequence[bytes]) -> int:

@@ -9,11 +9,13 @@ from typing import Any
 import yaml
 
 from toolbelay.application.apply_bundle import MAX_ROUTES_TEXT, SourceFile
+from toolbelay.application.apply_route_keys import key_line, with_suggestion
 from toolbelay.application.apply_yaml import YamlError, load_yaml
 from toolbelay.catalog.definitions import Fault, is_clean_name
 from toolbelay.catalog.routes import MAX_ROUTE_NAME, parse_route
 
 MAX_ROUTES = 1_000
+_LOCATED = 50  # faults that are looked up in the text; a hostile one has a hundred thousand
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,32 @@ def read_routes(file: SourceFile) -> ReadRoutes:
         found.faults.append(Fault(file.name, "", f"is more than the limit of {MAX_ROUTES_TEXT} bytes"))
         return found
     try:
-        given, lines = _routes_of(file.content)
+        given, nodes = _routes_of(file.content)
     except YamlError as fault:
         where = file.name if fault.line is None else f"{file.name}:{fault.line}"
         found.faults.append(Fault(where, "", fault.message))
         return found
     for name, options in given.items():
-        _read_route(found, name, options, f"{file.name}:{lines.get(str(name), 1)}")
+        key, node = nodes.get(str(name), (None, None))
+        _read_route(found, name, options, _Place(file.name, key.start_mark.line + 1 if key else 1, node))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a route stands. `node`: its options."""
+
+    file: str
+    line: int
+    node: yaml.Node | None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def of(self, name: str, told: str) -> str:
+        """The place of the key that a fault or warning of the route names, else the route's own."""
+        line = key_line(self.node, told.removeprefix(f"route {name}: "))
+        return str(self) if line is None else f"{self.file}:{line}"
 
 
 def route_tool_ids(stored: str) -> frozenset[str]:
@@ -61,8 +81,8 @@ def same_route(name: str, one: str, other: str) -> bool:
     return one == other or parse_route(name, json.loads(one))[0] == parse_route(name, json.loads(other))[0]
 
 
-def _routes_of(content: bytes) -> tuple[dict[object, object], dict[object, int]]:
-    """(options by route name, line by route name)."""
+def _routes_of(content: bytes) -> tuple[dict[object, object], dict[object, tuple[yaml.Node, yaml.Node]]]:
+    """(options by route name, nodes of name and options by route name)."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -80,16 +100,21 @@ def _routes_of(content: bytes) -> tuple[dict[object, object], dict[object, int]]
         raise YamlError("`routes` must be a mapping of route names", _key_lines(node).get("routes"))
     if len(routes) > MAX_ROUTES:
         raise YamlError(f"{len(routes)} routes are more than the limit of {MAX_ROUTES}")
-    return routes, _key_lines(_child(node, "routes"))
+    return routes, _keys(_child(node, "routes"))
 
 
-def _read_route(found: ReadRoutes, name: object, options: object, where: str) -> None:
+def _read_route(found: ReadRoutes, name: object, options: object, place: _Place) -> None:
+    where = str(place)
     if fault := _name_fault(name):
         found.faults.append(Fault(where, "", f"route {str(name)[:MAX_ROUTE_NAME]!r}: {fault}"))
         return
     route, faults, warnings = parse_route(str(name), options)
-    found.warnings += [f"{where}: {warning}" for warning in warnings]
-    found.faults += [Fault(where, "", fault) for fault in faults]
+    found.warnings += [f"{place.of(str(name), warning)}: {warning}" for warning in warnings]
+    for fault in faults:
+        if len(found.faults) < _LOCATED:
+            found.faults.append(Fault(place.of(str(name), fault), "", with_suggestion(fault, f"route {name}: ")))
+        else:
+            found.faults.append(Fault(where, "", fault))
     if route is None:
         return
     try:
@@ -136,7 +161,11 @@ def _child(node: Any, key: str) -> Any:
     return None
 
 
-def _key_lines(node: Any) -> dict[object, int]:
+def _keys(node: Any) -> dict[object, tuple[yaml.Node, yaml.Node]]:
     if not isinstance(node, yaml.MappingNode):
         return {}
-    return {key.value: key.start_mark.line + 1 for key, _ in node.value}
+    return {key.value: (key, value) for key, value in node.value}
+
+
+def _key_lines(node: Any) -> dict[object, int]:
+    return {name: key.start_mark.line + 1 for name, (key, _) in _keys(node).items()}

@@ -6,7 +6,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from toolbelay.application.answer import owned_items, planned_items
+from toolbelay.application.answer import Footprint, footprint, owned_items, planned_items
 from toolbelay.application.called import Called, resolve_called
 from toolbelay.application.ports import Ports
 from toolbelay.application.quiet import QuietTurn, is_quiet, quiet_turns, without_scores
@@ -29,6 +29,7 @@ class Planned(Struct, frozen=True, gc=False):
     ranking: TurnRanking
     items: tuple[SelectedItem, ...]
     digests: tuple[bytes, ...]
+    footprint: Footprint
     called_ignored: int
 
 
@@ -55,10 +56,10 @@ async def plan_once(
             chooses = scene.route.narrow != "none" or not quiet.is_full(scene, opened.spent)
             ranking = await _rank(ports, request, scene, state, called, deadline, chooses=chooses)
         if not ranking.matches:
-            return Planned(quiet.plan, scene, ranking, quiet.items, state.last_answer, called.ignored)
+            return _quiet(quiet, quiet.plan, scene, ranking, quiet.items, called)
         if not (ranking.grows and quiet.grows(scene, ranking.matches, opened.spent)):
             plan, items = quiet.scored(ranking.matches, scene.route.top_k)
-            return Planned(plan, scene, ranking, items, state.last_answer, called.ignored)
+            return _quiet(quiet, plan, scene, ranking, items, called)
     named = _named(request.choice, scene)
     if ranking is None:
         ranking = await _rank(ports, request, scene, state, called, deadline)
@@ -73,7 +74,15 @@ async def plan_once(
         quiet_turns(scene).remember(scene, request.called_tools, plan_of_any, shown)
     if scene.offer.owned:
         items = (*owned_items(scene, ports.digest), *items)
-    return Planned(plan, scene, ranking, items, tuple([item.digest for item in items]), called.ignored)
+    digests = tuple([item.digest for item in items])
+    return Planned(plan, scene, ranking, items, digests, footprint(items, digests, scene), called.ignored)
+
+
+def _quiet(
+    quiet: QuietTurn, plan: Plan, scene: Scene, ranking: TurnRanking, items: tuple[SelectedItem, ...], called: Called
+) -> Planned:
+    """The planning of a turn that leaves its session as it is."""
+    return Planned(plan, scene, ranking, items, quiet.state.last_answer, quiet.footprint, called.ignored)
 
 
 def _recalled(request: SelectRequest, scene: Scene, opened: Opened | None) -> QuietTurn | None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from toolbelay.application.answer import Footprint, footprint
 from toolbelay.application.scene import Scene
 from toolbelay.application.turn import SelectedItem
 from toolbelay.catalog.routes import Route
@@ -32,6 +33,7 @@ class QuietTurn(Struct, frozen=True, gc=False, eq=False):
     route: Route
     plan: Plan
     items: tuple[SelectedItem, ...]
+    footprint: Footprint
     places: Mapping[str, int]
     latest: int
 
@@ -84,7 +86,8 @@ class QuietTurns:
         """Take note of a turn without scores whose plan leaves the state as it is, and whose answer is the last one."""
         places = {item.tool_id: at for at, item in enumerate(items)}
         latest = max((tool.called_turn for tool in plan.state.tools), default=0)
-        quiet = QuietTurn(scene.memory, plan.state, scene.route, plan, items, places, latest)
+        come_to = footprint(items, plan.state.last_answer, scene)
+        quiet = QuietTurn(scene.memory, plan.state, scene.route, plan, items, come_to, places, latest)
         self._turns[_key(scene, plan.state, called)] = quiet
         if len(self._turns) > MAX_TURNS:
             self._turns.popitem(last=False)

@@ -44,14 +44,14 @@ def answer_of(request: SelectRequest, access: Access, settled: Settled) -> Selec
         revision=settled.revision,
         generation=scene.snapshot.generation,
         strategy=planned.ranking.strategy,
-        advertised_tokens=scene.snapshot.surface.advertised_tokens([item.definition for item in items]),
+        advertised_tokens=planned.footprint.tokens,
         whole_catalog_tokens=scene.snapshot.surface.whole_tokens(scene.target.format),
         replayed=opened is not None and opened.replayed,
         caller_owned=len(scene.offer.owned),
         called_ignored=planned.called_ignored,
         candidates_ignored=planned.ranking.ignored,
         offered_dropped=scene.offer.dropped,
-        surface_digest=surface_digest(digests),
+        surface_digest=planned.footprint.digest,
         stable_prefix=stable_prefix(digests, opened.state.last_answer if opened is not None else ()),
     )
 

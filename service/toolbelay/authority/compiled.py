@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import cedarpy
 from cedarpy import pst
+from msgspec import Struct
 
 from toolbelay.authority.dependencies import Dependencies, analyse
 from toolbelay.authority.entities import Action, entities, requests
@@ -24,8 +25,7 @@ _Uid = tuple[str, str]
 _UNEVALUABLE = "the request cannot be evaluated"
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyContext:
+class PolicyContext(Struct, frozen=True, gc=False):
     """What the caller claims of its request."""
 
     route: str = ""

@@ -7,7 +7,8 @@ import itertools
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolbelay.authority.compiled import CompiledPolicies, Decision, PolicyContext
 from toolbelay.authority.dependencies import Dependencies
@@ -131,8 +132,7 @@ def _encodable(tool: Tool) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True, gc=False):
     """Who asks, of which policies, in which context."""
 
     policies: CompiledPolicies
