@@ -160,7 +160,40 @@ def test_a_pasted_plugin_block_is_taken_with_a_warning() -> None:
         ("routes:\n  a: {}\n  a: {}", "routes.yaml:3", "the key 'a' is given twice"),
         ("routes:\n  a:\n    top_k: 1\n    top_k: 2", "routes.yaml:4", "the key 'top_k' is given twice"),
         ("routes:\n  a: {top_k: 0}", "routes.yaml:2", "route a: top_k:"),
-        ("routes:\n  a: {topk: 1}", "routes.yaml:2", "route a: topk: unknown key"),
+        ("routes:\n  a: {topk: 1}", "routes.yaml:2", "route a: topk: unknown key; did you mean top_k?"),
+        ("routes:\n  a:\n    mode: add\n    top_k: 0", "routes.yaml:4", "route a: top_k: "),
+        (
+            "routes:\n  a:\n    top_k: 3\n    max_tools: 9",
+            "routes.yaml:4",
+            "max_tools: unknown key; did you mean sticky.max_tools?",
+        ),
+        (
+            "routes:\n  a:\n    sticky:\n      max_tool: 9",
+            "routes.yaml:4",
+            "sticky.max_tool: unknown key; did you mean sticky.max_tools?",
+        ),
+        (
+            "routes:\n  a:\n    sticky:\n      top_k: 9",
+            "routes.yaml:4",
+            "sticky.top_k: unknown key; did you mean top_k?",
+        ),
+        ("routes:\n  a:\n    vector_wieght: 9", "routes.yaml:3", "unknown key; did you mean ranking.vector_weight?"),
+        ("routes:\n  a:\n    xyzzy: 9", "routes.yaml:3", "xyzzy: unknown key; docs/routes.md lists the keys"),
+        ("routes:\n  a:\n    a.b: c\n", "routes.yaml:3", "a.b: unknown key"),
+        (
+            "routes:\n  a:\n    sticky:\n      max_tools: 3\n    seed_tools: 9",
+            "routes.yaml:5",
+            "seed_tools must not exceed",
+        ),
+        ("routes:\n  a:\n    core_tools:\n    - x/y\n    - 7", "routes.yaml:5", "core_tools.1: "),
+        ("routes:\n  a:\n    core_tools:\n    - x/y\n    - z", "routes.yaml:3", "'z' is not a tool id"),
+        ("x: &x {top_k: 0}\nroutes: {a: *x}", "routes.yaml:1", "unknown key 'x'"),
+        ("routes:\n  a: &x\n    mode: add\n    top_k: 0\n  b: *x", "routes.yaml:4", "route a: top_k: "),
+        (
+            "routes:\n  b: {seed_tools: 1}\n  a:\n    <<: {top_k: 0,\n         mode: add}",
+            "routes.yaml:4",
+            "route a: top_k: ",
+        ),
         ("routes:\n  a: 1", "routes.yaml:2", "must be a mapping"),
         ("routes:\n  1: {}", "routes.yaml:2", "put it in quotes"),
         ("routes:\n  ? [a]\n  : {}", "routes.yaml:2", "a key must be text"),
@@ -185,6 +218,15 @@ def test_bad_routes_are_told_with_their_line(text: str, where: str, message: str
     assert found == where
     assert message in told
     assert len(told) < 500
+
+
+def test_of_many_faults_the_first_have_their_own_lines() -> None:
+    text = "routes:\n  a:\n" + "".join(f"    key{n}: 0\n" for n in range(40_000))
+    found = routes_faults(text)
+    assert found[:2] == [
+        (f"routes.yaml:{n + 3}", f"route a: key{n}: unknown key; docs/routes.md lists the keys") for n in (0, 1)
+    ]
+    assert found[-1] == ("routes.yaml:2", "route a: key39999: unknown key")
 
 
 def test_laughs_do_not_multiply() -> None:
