@@ -22,6 +22,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
 from rich.progress import Progress
 
 from toolbelay.application.replay import (
@@ -196,7 +197,7 @@ async def speed(bench: Bench, size: int) -> dict[str, Any]:
     ):
         times = []
         for text in texts:
-            query = replace(RankQuery(text, "hybrid", tools.__contains__, 16), **given)
+            query = structs.replace(RankQuery(text, "hybrid", tools.__contains__, 16), **given)
             started = time.perf_counter()
             await index.rank(query)
             times.append((time.perf_counter() - started) * 1000)

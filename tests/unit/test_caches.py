@@ -1,7 +1,7 @@
 """Each cache: what it depends on and changes misses, it stays within its bound, and it counts.
 
-The envelope of decisions (`test_authority_eligibility`), facts (`test_application_scene`) and tokens under a changed key
-set (`test_authority_tokens`) have further tests of their own.
+Those of ranking are in `test_ranking_stored`. The envelope of decisions (`test_authority_eligibility`), facts
+(`test_application_scene`) and tokens under a changed key set (`test_authority_tokens`) have further tests of their own.
 """
 
 from __future__ import annotations
@@ -320,4 +320,5 @@ async def test_a_worker_publishes_every_cache(redis_server: RedisServer, tmp_pat
     assert published == {
         "tokens", "eligibility", "facts", "quiet_turns", "items", "renderings", "encoded_items", "session_states",
         "session_keys", "offered_items", "provider_quirks", "vectors", "words",
+        "query_texts", "query_tokens", "stored_rows",
     }  # fmt: skip

@@ -73,7 +73,7 @@ def test_rules_that_say_nothing_are_refused(rule: str) -> None:
 
 def test_the_default_table_reads() -> None:
     table = synonyms(DEFAULT_SYNONYMS)
-    assert ("mean",) in table.by_phrase[("averag",)]
+    assert ("mean",) in table[("averag",)]
 
 
 def test_quoted_content_weighs_little() -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from tests.support.rankable import catalog, ids, indexed, query, tool
 from toolbelay.ranking.index import CatalogIndex
-from toolbelay.ranking.vectors import EmbeddingError, StaticEmbedder, Vectors, _encoded, _ids_by_word, unit
+from toolbelay.ranking.static_table import encoded, is_number, split_words, static_table
+from toolbelay.ranking.vectors import EmbeddingError, StaticEmbedder, Vectors, unit
+from toolbelay.ranking.word_vectors import WordVectors
 
 TOOLS = [
     tool("mail/send_email", "Send an email to a person"),
@@ -197,4 +199,25 @@ async def test_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> Non
     ],
 )  # fmt: skip
 def test_words_give_the_pieces_of_the_whole_text(text: str) -> None:
-    assert list(_ids_by_word(text)) == list(_encoded(text))
+    by_word = [list(encoded(word)) for word in split_words(text)]
+    assert [piece for pieces in by_word for piece in pieces] == list(encoded(text))
+    space, digits = encoded("0")[0], [encoded(digit)[1] for digit in "0123456789"]
+    for word, pieces in zip(split_words(text), by_word, strict=True):
+        if is_number(word):
+            assert pieces == [space, *(digits[int(digit)] for digit in word)]
+
+
+@pytest.mark.parametrize(
+    "text", ["create an invoice 0123456789 of 7", "12", "a  b", "x" * 100 + " 42", " ".join(f"w{n}" for n in range(9))]
+)
+def test_a_sum_does_not_depend_on_what_is_remembered(text: str) -> None:
+    used, full = WordVectors(), WordVectors(capacity=3)
+    for other in ("an invoice create", "7 of 9", "w1 w2 w3 w4", text):
+        used.sum_of(other)
+        full.sum_of(other)
+        assert len(full) <= 3
+    expected = WordVectors().sum_of(text)
+    assert (used.sum_of(text) == expected).all()
+    assert (full.sum_of(text) == expected).all()
+    plain = static_table()[list(encoded(text))].astype(np.float64).sum(axis=0)
+    np.testing.assert_allclose(expected, plain, atol=1e-5)

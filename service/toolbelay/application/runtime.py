@@ -35,6 +35,8 @@ from toolbelay.catalog.offered import READINGS
 from toolbelay.catalog.snapshot import TenantSnapshot, build_snapshot
 from toolbelay.catalog.surface import RENDERINGS, Digester
 from toolbelay.memo import Cache
+from toolbelay.ranking.query import TEXTS, TOKENS
+from toolbelay.ranking.stored_rows import STORED_ROWS
 from toolbelay.ranking.vector_table import VECTORS
 from toolbelay.ranking.vectors import WORDS
 from toolbelay.ranking.wiring import IndexMaker
@@ -160,6 +162,9 @@ async def build(settings: Settings, metrics: Metrics) -> Runtime:
         "provider_quirks": QUIRKS,
         "vectors": VECTORS,
         "words": WORDS,
+        "query_texts": TEXTS,
+        "query_tokens": TOKENS,
+        "stored_rows": STORED_ROWS,
         **store.caches,
     }
     for name, cache in caches.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite
+from math import inf, isfinite
 
 import numpy as np
 from msgspec.structs import replace
@@ -153,7 +153,7 @@ class CatalogIndex:
         if not query.chooses:
             return await self._scored_stored(strategy, searchable, text, query)
         whole = query.options.admission == "toolsets" and query.sticky
-        (relevance,) = await strategy.relevance(searchable, [text], query.options)
+        relevance = await strategy.relevance(searchable, text, query.options)
         eligible = EligibleRows(corpus, query.eligible, query.memory)
         if not query.sticky:
             return _matches(corpus, *best_hits(relevance, eligible, query.limit).matching(), query)
@@ -186,12 +186,11 @@ class CatalogIndex:
         self, strategy: Strategy, searchable: Searchable, text: QueryWords, query: RankQuery
     ) -> tuple[Scored, ...]:
         corpus = searchable.corpus
-        within = EligibleRows(corpus, query.eligible, query.memory).of(
-            np.array(sorted(_rows(corpus, query.stored)), np.intp)
-        )
-        (relevance,) = await strategy.relevance(searchable, [text], query.options, within)
-        matching = (relevance.matches & np.isfinite(relevance.scores)).nonzero()[0]
-        return _matches(corpus, within[matching], relevance.scores[matching].astype(np.float64), query)
+        eligible = EligibleRows(corpus, query.eligible, query.memory)
+        rows = [row for row in _rows(corpus, query.stored) if eligible(row)]
+        scores = await strategy.relevance_of(searchable, text, query.options, rows)
+        best_first = sorted([(-score, row) for score, row in zip(scores, rows, strict=True) if score > 0])
+        return _reaching(corpus, [(row, -score) for score, row in best_first[: query.limit]], query)
 
     async def _rewritten(self, searchable: Searchable, query: RankQuery) -> tuple[Scored, ...]:
         if self._rewriter is None:
@@ -250,9 +249,15 @@ def _eligible_members(corpus: Corpus, toolsets: Iterable[int], eligible: Eligibl
 
 def _matches(corpus: Corpus, rows: Rows, values: Values, query: RankQuery) -> tuple[Scored, ...]:
     order = np.lexsort((rows, -values))[: query.limit]
-    kept = [
-        Scored(corpus.documents[row].tool_id, score)
-        for place, (row, score) in enumerate(zip(rows[order].tolist(), values[order].tolist(), strict=True))
-        if score > 0 and (score >= query.threshold or place < query.preserve)
-    ]
-    return tuple(kept)
+    return _reaching(corpus, zip(rows[order].tolist(), values[order].tolist(), strict=True), query)
+
+
+def _reaching(corpus: Corpus, best: Iterable[tuple[int, float]], query: RankQuery) -> tuple[Scored, ...]:
+    """Of the best rows, best first, with their scores."""
+    return tuple(
+        [
+            Scored(corpus.documents[row].tool_id, score)
+            for place, (row, score) in enumerate(best)
+            if 0 < score < inf and (score >= query.threshold or place < query.preserve)
+        ]
+    )

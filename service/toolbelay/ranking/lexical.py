@@ -8,7 +8,7 @@ score-0 documents for unknown words and fails on an empty corpus.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,10 @@ import numpy.typing as npt
 from toolbelay.ranking.postings import Postings
 from toolbelay.ranking.query import QueryWords
 
-SMALL = 8_192  # tools; up to here scoring all costs less than picking some out of each word's rows
-
 Scores = npt.NDArray[np.float32]
-Rows = npt.NDArray[np.intp]
+ToolWords = Mapping[str, float]  # word → its weight in one tool
 
 
-@dataclass(frozen=True, slots=True)
 class LexicalIndex:
     """The words of a catalog.
 
@@ -30,59 +27,106 @@ class LexicalIndex:
     single toolset.
     """
 
-    postings: Postings
+    __slots__ = ("_distinctions", "_idf", "_starts", "_unknown", "_vocabulary", "postings", "size")
 
-    @property
-    def size(self) -> int:
-        """Tools."""
-        return len(self.postings.counted)
+    def __init__(self, postings: Postings) -> None:
+        self.postings = postings
+        self.size = len(postings.counted)  # tools
+        self._vocabulary = postings.vocabulary
+        # A number out of an array takes three times as long as out of a view of its memory.
+        self._idf = postings.idf.data
+        self._distinctions = postings.distinctions.data
+        self._starts = postings.starts.data
+        self._unknown = math.log(1 + (max(self.size, 1) - 0.5) / 1.5)
 
-    def scores(self, query: QueryWords, within: Rows | None = None) -> Scores:
-        """The share of the query's information that each tool covers, 0 to 1; with `within`, of those rows (ascending).
+    def scores(self, query: QueryWords) -> Scores:
+        """The share of the query's information that each tool covers, 0 to 1.
 
         A score is the tool's BM25 sum over the greatest sum any tool could reach, each word weighing its
         IDF and an unknown word as much as a word of one tool. So it does not grow with the catalog, nor
         with the query. Of a word and its synonyms the best counts, once.
         """
-        if within is not None and self.size <= SMALL:
-            return self.scores(query)[within]
-        size = self.size if within is None else len(within)
         attainable = 0.0
         found: list[npt.NDArray[np.int32]] = []
         added: list[Scores] = []
         for word, weight in query.weights.items():
-            number = self.postings.vocabulary.get(word)
-            attainable += weight * self.information(word)
+            number = self._vocabulary.get(word)
+            attainable += weight * (self._unknown if number is None else self._idf[number])
             if number is not None and word not in query.alternatives:
-                rows, weights = self._postings(number, within)
+                rows, weights = self._postings(number)
                 found.append(rows)
                 added.append(weights if weight == 1.0 else np.float32(weight) * weights)
-        total = np.zeros(size, np.float32)
+        total = np.zeros(self.size, np.float32)
         if found:
-            total[:] = np.bincount(np.concatenate(found), np.concatenate(added), size)
-        for word, alternatives in query.alternatives.items():
-            # A synonym stands for the word, so it says no more than the word does.
-            most = self.information(word)
-            stand_ins = [(w, weight * min(1.0, most / self.information(w))) for w, weight in alternatives.items()]
-            self._add_best(total, [(word, query.weights.get(word, 0.0)), *stand_ins], within)
+            total[:] = np.bincount(np.concatenate(found), np.concatenate(added), self.size)
+        for word in query.alternatives:
+            self._add_best(total, self._ways(query, word))
         return total / np.float32(attainable) if attainable > 0 else total
+
+    def shares(self, query: QueryWords, tools: Sequence[ToolWords]) -> list[float]:
+        """As `scores`, of a few tools by their words (`words_of`)."""
+        attainable = 0.0
+        plain: list[tuple[str, float]] = []
+        for word, weight in query.weights.items():
+            number = self._vocabulary.get(word)
+            attainable += weight * (self._unknown if number is None else self._idf[number])
+            if number is not None and word not in query.alternatives:
+                plain.append((word, weight))
+        groups = [self._ways(query, word) for word in query.alternatives]
+        if attainable <= 0:
+            return [0.0] * len(tools)
+        found = []
+        for held in tools:
+            total = 0.0
+            for word, weight in plain:
+                if word in held:
+                    total += weight * held[word]
+            for ways in groups:
+                best = 0.0
+                for word, weight in ways:
+                    if word in held:
+                        best = max(best, weight * held[word])
+                total += best
+            found.append(total / attainable)
+        return found
+
+    def words_of(self, row: int) -> ToolWords:
+        """The words of one tool."""
+        postings = self.postings
+        first, numbers = int(postings.firsts[row]), postings.counted[row].words
+        weights = postings.of_tools[first : first + len(numbers)]
+        return dict(zip(map(postings.names.__getitem__, numbers.tolist()), weights.tolist(), strict=True))
 
     def information(self, word: str) -> float:
         """The word's IDF; an unknown word's is that of a word of one tool."""
-        number = self.postings.vocabulary.get(word)
-        return math.log(1 + (max(self.size, 1) - 0.5) / 1.5) if number is None else float(self.postings.idf[number])
+        number = self._vocabulary.get(word)
+        return self._unknown if number is None else self._idf[number]
 
     def distinction(self, word: str) -> float:
         """How well the word tells toolsets apart, 0 to 1; an unknown word as well as one of a single toolset."""
-        number = self.postings.vocabulary.get(word)
-        return 1.0 if number is None else float(self.postings.distinctions[number])
+        number = self._vocabulary.get(word)
+        return 1.0 if number is None else self._distinctions[number]
+
+    def _ways(self, query: QueryWords, word: str) -> list[tuple[str, float]]:
+        """A word of the query and its synonyms, as far as some tool has them, with their weights.
+
+        A synonym stands for the word, so it says no more than the word does.
+        """
+        weight = query.weights.get(word, 0.0)
+        found = [(word, weight)] if weight > 0 and word in self._vocabulary else []
+        most = self.information(word)
+        for other, lesser in query.alternatives[word].items():
+            number = self._vocabulary.get(other)
+            if number is not None:
+                found.append((other, lesser * min(1.0, most / self._idf[number])))
+        return found
 
     def answers(self, query: QueryWords, word: str) -> tuple[npt.NDArray[np.int32], Scores]:
         """The rows that have a word of the query, or a synonym of it, and how much: at most its distinction."""
         alternatives = query.alternatives.get(word, {})
         found = []
         for way, weight in ((word, query.weights[word]), *alternatives.items()):
-            number = self.postings.vocabulary.get(way)
+            number = self._vocabulary.get(way)
             if number is not None:
                 rows, weights = self._postings(number)
                 # Of the finished weight, the part that is not the word's IDF.
@@ -98,28 +142,16 @@ class LexicalIndex:
         rows = np.flatnonzero(best).astype(np.int32)
         return rows, best[rows]
 
-    def _add_best(self, total: Scores, words: list[tuple[str, float]], within: Rows | None) -> None:
-        known = [
-            (self.postings.vocabulary[word], weight)
-            for word, weight in words
-            if weight > 0 and word in self.postings.vocabulary
-        ]
-        if not known:
+    def _add_best(self, total: Scores, ways: list[tuple[str, float]]) -> None:
+        if not ways:
             return
         best = np.zeros(len(total), np.float32)
-        for number, weight in known:
-            rows, weights = self._postings(number, within)
+        for word, weight in ways:
+            rows, weights = self._postings(self._vocabulary[word])
             best[rows] = np.maximum(best[rows], np.float32(weight) * weights)
         total += best
 
-    def _postings(self, number: int, within: Rows | None = None) -> tuple[npt.NDArray[np.int32], Scores]:
-        """The rows that have a word, ascending, and their weights; with `within`, the places of those rows in it."""
-        postings = self.postings
-        span = slice(postings.starts[number], postings.starts[number + 1])
-        rows, weights = postings.rows[span], postings.weights[span]
-        if within is None or not len(rows):
-            return rows, weights
-        at = np.searchsorted(rows, within)
-        at[at == len(rows)] = 0
-        places = (rows[at] == within).nonzero()[0]
-        return places.astype(np.int32), weights[at[places]]
+    def _postings(self, number: int) -> tuple[npt.NDArray[np.int32], Scores]:
+        """The rows that have a word, ascending, and their weights."""
+        span = slice(self._starts[number], self._starts[number + 1])
+        return self.postings.rows[span], self.postings.weights[span]

@@ -42,15 +42,20 @@ class Counted:
 class Postings:
     """Row i is tool i. Word n is held by `rows[starts[n]:starts[n + 1]]`, ascending, with `weights` beside them.
 
+    `names`: word by number. `of_tools`: the same weights tool by tool, each tool's from `firsts[row]` on and in the
+    order of its `counted`.
     `idf` and `distinctions` (`lexical.py`) by word number; of a word that no tool has, as of one that a single tool
     has.
     """
 
     vocabulary: Mapping[str, int]
+    names: tuple[str, ...]
     counted: tuple[Counted, ...]
     starts: npt.NDArray[np.int64]
     rows: Numbers
     weights: Weights
+    of_tools: Weights
+    firsts: npt.NDArray[np.int64]
     idf: Weights
     distinctions: Weights
 
@@ -83,10 +88,13 @@ def postings(
     rows = rows[order]
     return Postings(
         vocabulary=vocabulary,
+        names=tuple(vocabulary),  # numbered as they came in
         counted=counted,
         starts=np.concatenate([np.zeros(1, np.int64), np.cumsum(held_by)]),
         rows=rows,
         weights=weights[order],
+        of_tools=weights,
+        firsts=np.cumsum(sizes) - sizes,
         idf=idf,
         distinctions=_distinctions(words[order], rows, toolset_of, len(vocabulary)),
     )

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from toolbelay.ranking.text import words
 
 Phrase = tuple[str, ...]
 MAX_PHRASE_WORDS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Synonyms:
-    """What each phrase of a query also stands for. Phrases are folded words; they match whole words only."""
-
-    by_phrase: Mapping[Phrase, tuple[Phrase, ...]]
-    heads: frozenset[str]  # first words of the phrases
-    longest: int
-
-    def matches(self, query: Sequence[str]) -> Iterator[tuple[Phrase, Phrase]]:
-        """Each phrase of the query that a rule names, beside each phrase that it stands for."""
-        for start, word in enumerate(query):
-            if word not in self.heads:
-                continue
-            for length in range(1, min(self.longest, len(query) - start) + 1):
-                phrase = tuple(query[start : start + length])
-                for meant in self.by_phrase.get(phrase, ()):
-                    yield phrase, meant
 
 
 def parse_rule(rule: str) -> list[tuple[Phrase, Phrase]]:
@@ -43,17 +23,16 @@ def parse_rule(rule: str) -> list[tuple[Phrase, Phrase]]:
     return [(a, b) for a in left for b in left if a != b]
 
 
-def synonyms(rules: Iterable[str]) -> Synonyms:
-    """Rules as one table. Raises ValueError as `parse_rule` does."""
+def synonyms(rules: Iterable[str]) -> dict[Phrase, tuple[Phrase, ...]]:
+    """Rules as one table: each phrase of a query → the phrases that it also stands for.
+
+    Phrases are folded words; they match whole words only. Raises ValueError as `parse_rule` does.
+    """
     table: dict[Phrase, dict[Phrase, None]] = {}
     for rule in rules:
         for said, meant in parse_rule(rule):
             table.setdefault(said, {})[meant] = None
-    return Synonyms(
-        {said: tuple(meant) for said, meant in table.items()},
-        frozenset(said[0] for said in table),
-        max((len(said) for said in table), default=0),
-    )
+    return {said: tuple(meant) for said, meant in table.items()}
 
 
 def _phrases(text: str) -> list[Phrase]:

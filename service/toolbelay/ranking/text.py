@@ -29,6 +29,7 @@ _UNSPACED = (
 _MARKS = "\u0300-\u036f\u0900-\u0dff"  # belong to their letter, although Unicode counts them as none
 _SYMBOL = "[\u2190-\u2bff\U0001f000-\U0001faff]"  # arrows, dingbats, emoji
 _TOKEN = re.compile(rf"(?:[^\W_]|[{_MARKS}{_UNSPACED}])+|{_SYMBOL}")
+_ASCII_TOKEN = re.compile(r"[A-Za-z0-9]+")  # the same in a text of ASCII, four times as fast
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _ASCII_RUN = re.compile(r"[a-z]+|[0-9]+")
 _RUN = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|\d+|[^\d{_UNSPACED}]+")
@@ -53,9 +54,9 @@ def bounded(query: str) -> str:
 
 def tokens(text: str) -> list[str]:
     """The runs of letters, digits and symbols of a text, as written (in composed form)."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", _SURROGATES.sub(" ", text))
-    return _TOKEN.findall(text)
+    if text.isascii():
+        return _ASCII_TOKEN.findall(text)
+    return _TOKEN.findall(unicodedata.normalize("NFKC", _SURROGATES.sub(" ", text)))
 
 
 def words(text: str) -> list[str]:
@@ -65,6 +66,8 @@ def words(text: str) -> list[str]:
 
 def pieces(token: str) -> tuple[str, ...]:
     """The words of one token; usually one."""
+    if token.isdigit() and token.isascii():  # hardly ever comes again
+        return (token,) if len(token) <= MAX_WORD else ()
     return _short_pieces(token) if len(token) <= MAX_WORD else _pieces(token)
 
 

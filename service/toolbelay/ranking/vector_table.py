@@ -43,11 +43,8 @@ class VectorTable:
             return None
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in corpus.own_texts]
         missing = self._missing(keys)
-        added: dict[bytes, Vectors] = {}
-        for start in range(0, len(missing), STEP):
-            batch = missing[start : start + STEP]
-            vectors = self._embedder.embed_now([corpus.own_texts[row] for row in batch])
-            added |= {keys[row]: vectors[n] for n, row in enumerate(batch)}
+        vectors = self._embedder.embed_now([corpus.own_texts[row] for row in missing])
+        added = {keys[row]: vector for row, vector in zip(missing, vectors, strict=True)}
         self._keep(keys, added)
         return self._rows(keys)
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from toolbelay.ranking.corpus import Corpus, Rows
+from toolbelay.ranking.corpus import Corpus
 from toolbelay.ranking.lexical import Scores
 from toolbelay.ranking.options import RankingOptions
 from toolbelay.ranking.query import QueryWords
+from toolbelay.ranking.stored_rows import StoredRows
 from toolbelay.ranking.vectors import Vectors
 
 
@@ -28,10 +29,18 @@ class VectorRows:
 
 @dataclass(frozen=True, slots=True)
 class Searchable:
-    """What a strategy searches. `vectors` is `None` until the first have been computed."""
+    """What a strategy searches. `vectors` is `None` until the first have been computed.
+
+    `stored` is a memory of both; the rest never changes.
+    """
 
     corpus: Corpus
     vectors: VectorRows | None
+    stored: StoredRows = field(init=False)
+
+    def __post_init__(self) -> None:
+        vectors = None if self.vectors is None else self.vectors.vectors
+        object.__setattr__(self, "stored", StoredRows(self.corpus.lexical, vectors))
 
 
 class Relevance(Struct, frozen=True, gc=False):
@@ -47,11 +56,10 @@ class Strategy(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def relevance(
-        self,
-        searchable: Searchable,
-        texts: Sequence[QueryWords],
-        options: RankingOptions,
-        within: Rows | None = None,
-    ) -> list[Relevance]:
-        """One result per text, each over all rows of the corpus, or over the rows `within` (ascending)."""
+    async def relevance(self, searchable: Searchable, text: QueryWords, options: RankingOptions) -> Relevance:
+        """Over all rows of the corpus."""
+
+    async def relevance_of(
+        self, searchable: Searchable, text: QueryWords, options: RankingOptions, rows: Sequence[int]
+    ) -> list[float]:
+        """Of a few rows, the same but for rounding; 0 where one does not match."""

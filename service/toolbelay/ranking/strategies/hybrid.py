@@ -11,11 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from toolbelay.ranking.corpus import Rows
 from toolbelay.ranking.options import RankingOptions
 from toolbelay.ranking.query import QueryWords
 from toolbelay.ranking.strategies.base import Relevance, Searchable
-from toolbelay.ranking.strategies.embedding import cosines_of
+from toolbelay.ranking.strategies.embedding import cosines_of, cosines_with
 from toolbelay.ranking.vectors import Embedder
 
 
@@ -27,19 +26,23 @@ class HybridStrategy:
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
 
-    async def relevance(
-        self,
-        searchable: Searchable,
-        texts: Sequence[QueryWords],
-        options: RankingOptions,
-        within: Rows | None = None,
-    ) -> list[Relevance]:
-        cosines = await cosines_of(self._embedder, searchable, texts, within)
-        weight = np.float32(options.vector_weight)
-        floor = np.float32(self._embedder.floor)
-        found = []
-        for text, near in zip(texts, cosines, strict=True):
-            shared = searchable.corpus.lexical.scores(text, within)
-            scores = (shared + weight * near) / (1 + weight)
-            found.append(Relevance(scores, (shared > 0) | ((near > 0) & (near >= floor))))
-        return found
+    async def relevance(self, searchable: Searchable, text: QueryWords, options: RankingOptions) -> Relevance:
+        near = await cosines_of(self._embedder, searchable, text)
+        weight = options.vector_weight
+        shared = searchable.corpus.lexical.scores(text)
+        matches = (shared > 0) | ((near > 0) & (near >= np.float32(self._embedder.floor)))
+        near *= np.float32(weight)
+        near += shared
+        near /= np.float32(1 + weight)
+        return Relevance(near, matches)
+
+    async def relevance_of(
+        self, searchable: Searchable, text: QueryWords, options: RankingOptions, rows: Sequence[int]
+    ) -> list[float]:
+        cosines = await cosines_with(self._embedder, searchable, text, rows)
+        shares = searchable.corpus.lexical.shares(text, searchable.stored.words(rows))
+        weight, floor = options.vector_weight, self._embedder.floor
+        return [
+            (shared + weight * near) / (1 + weight) if shared > 0 or near >= floor else 0.0
+            for shared, near in zip(shares, cosines, strict=True)
+        ]

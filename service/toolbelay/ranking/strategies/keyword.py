@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolbelay.ranking.corpus import Rows
 from toolbelay.ranking.options import RankingOptions
 from toolbelay.ranking.query import QueryWords
 from toolbelay.ranking.strategies.base import Relevance, Searchable
@@ -18,12 +17,17 @@ class KeywordStrategy:
     async def relevance(
         self,
         searchable: Searchable,
-        texts: Sequence[QueryWords],
+        text: QueryWords,
         options: RankingOptions,  # noqa: ARG002
-        within: Rows | None = None,
-    ) -> list[Relevance]:
-        found = []
-        for text in texts:
-            scores = searchable.corpus.lexical.scores(text, within)
-            found.append(Relevance(scores, scores > 0))
-        return found
+    ) -> Relevance:
+        scores = searchable.corpus.lexical.scores(text)
+        return Relevance(scores, scores > 0)
+
+    async def relevance_of(
+        self,
+        searchable: Searchable,
+        text: QueryWords,
+        options: RankingOptions,  # noqa: ARG002
+        rows: Sequence[int],
+    ) -> list[float]:
+        return searchable.corpus.lexical.shares(text, searchable.stored.words(rows))
