@@ -39,6 +39,32 @@ async def test_a_name_that_no_database_holds_is_an_unknown_tenant(store: Store, 
     assert await store.reader.load(tenant, since=0, timeout=5) is None
 
 
+async def test_policies_that_name_no_tool_of_the_catalog_are_told_of(store: Store) -> None:
+    """Known are the tools in force and those of the apply, less what it removes."""
+    policy = {
+        "a.cedar": b"""permit (principal, action, resource in Toolset::"crm");
+permit (principal, action, resource in Toolset::"hr");
+forbid (principal, action, resource == Tool::"crm/find");
+forbid (principal, action, resource == Tool::"crm/fnid");"""
+    }
+    hr = 'policies/a.cedar:2: the catalog has no tool of Toolset::"hr"'
+    slip = 'policies/a.cedar:4: Tool::"crm/fnid" is not in the catalog'
+    result = await store.apply(tools=[tool("find")], policies=policy, dry_run=True)
+    assert result.warnings == (hr, slip)
+    await store.apply(tools=[tool("find")])
+    assert (await store.apply(policies=policy)).warnings == (hr, slip)
+    assert (await store.apply(tools=[tool("x", "hr")], policies=policy)).warnings == (slip,)
+    pruned = await store.apply(tools=[tool("x", "hr")], policies=policy, prune=True)
+    assert pruned.warnings == (
+        'policies/a.cedar:1: the catalog has no tool of Toolset::"crm"',
+        'policies/a.cedar:3: Tool::"crm/find" is not in the catalog',
+        slip,
+    )
+    assert (await store.apply(tenant="other", tools=[tool("y", "it")], policies=policy)).warnings[1] == hr
+    odd = {"b.cedar": rb'permit (principal, action, resource in Toolset::"a\0") unless { resource == Tool::"a/\0" };'}
+    assert len((await store.apply(policies=odd)).warnings) == 2
+
+
 async def test_a_first_apply_creates_the_tenant_at_generation_one(store: Store) -> None:
     result = await store.apply(
         tools=[tool("find", tags=["b", "a"], requires=["vision"], annotations={"readOnlyHint": True})],
@@ -170,8 +196,8 @@ async def test_every_fault_of_every_file_refuses_the_whole_apply(store: Store) -
         ("tools/all.jsonl:3", ""),
         ("tools/all.jsonl:4", "caller/x"),
         ("policies/b.cedar:1", ""),
-        ("routes.yaml:2", ""),
-        ("routes.yaml:4", ""),
+        ("routes.yaml:3", ""),
+        ("routes.yaml:5", ""),
     ]
     assert refused.value.reason is ErrorReason.INVALID_REQUEST
     rows = await store.load()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from toolbelay.application.apply_bundle import MAX_FAULTS, ConfigBundle, ConfigRefusedError
 from toolbelay.application.apply_confirm import CONFIRM_SECONDS, GenerationRaiser, behind_redis, confirm_raise
+from toolbelay.application.apply_named import named_tools
 from toolbelay.application.apply_plan import (
     ApplyOptions,
     ItemChange,
@@ -131,6 +132,7 @@ def read_bundle(bundle: ConfigBundle, check_policies: PolicyCheck = check_policy
         tools=None if bundle.tools is None else tools.tools,
         policies=None if bundle.policies is None else policies,
         routes=None if bundle.routes is None else routes.routes,
+        named=named_tools(policies),
     )
     return wanted, (*bundle.warnings, *routes.warnings)
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from toolbelay.application.apply_bundle import MAX_POLICIES, ConfigKind, ConfigRefusedError
+from toolbelay.application.apply_named import NamedTool, missing_tools
 from toolbelay.application.apply_routes import MAX_ROUTES, WantedRoute, route_tool_ids, same_route
 from toolbelay.application.apply_tools import MAX_CATALOG, WantedTool
-from toolbelay.catalog.definitions import Fault
+from toolbelay.catalog.definitions import Fault, is_clean_name
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.names import assign_exposed_names
 from toolbelay.errors import ErrorReason, ToolbelayError
@@ -43,11 +44,15 @@ class ItemChange:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A bundle whose every file was read without a fault. `None`: the kind is not part of it."""
+    """A bundle whose every file was read without a fault. `None`: the kind is not part of it.
+
+    `named`: what the policies name.
+    """
 
     tools: Mapping[str, WantedTool] | None = None
     policies: Mapping[str, str] | None = None
     routes: Mapping[str, WantedRoute] | None = None
+    named: Sequence[NamedTool] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +79,12 @@ PolicyCheck = Callable[[Sequence[PolicyFile]], Sequence[Fault]]
 
 def scope_of(wanted: Wanted, options: ApplyOptions) -> ChangeScope:
     """The rows that `plan` has to see."""
-    routes = wanted.routes or {}
+    by_routes = {tool_id for route in (wanted.routes or {}).values() for tool_id in route.tool_ids}
+    by_policies = [item for item in wanted.named if is_clean_name(item.name)]  # the catalog has no others
     return ChangeScope(
         listed=frozenset(wanted.tools or ()),
-        mentioned=frozenset(tool_id for route in routes.values() for tool_id in route.tool_ids),
+        mentioned=frozenset(by_routes | {item.name for item in by_policies if not item.is_toolset}),
+        toolsets=frozenset(item.name for item in by_policies if item.is_toolset),
         every_tool=options.prune and wanted.tools is not None,
     )
 
@@ -229,3 +236,6 @@ def _warnings(wanted: Wanted, current: CurrentConfig, options: ApplyOptions, rem
             yield f"policies are not part of this apply: the {len(current.policies)} policies in force stay"
         if wanted.routes is None and current.routes:
             yield f"routes are not part of this apply: the {len(current.routes)} routes in force stay"
+    listed = {tool.toolset for tool in (wanted.tools or {}).values()}
+    stays = not options.prune or wanted.tools is None
+    yield from missing_tools(wanted.named, catalog, listed | current.toolsets if stays else listed)

@@ -39,6 +39,7 @@ async def read_current(
         generation=generation,
         tool_count=await _count(connection, tenant_id),
         tools=tools,
+        toolsets=frozenset([name async for name in _toolsets(connection, tenant_id, scope.toolsets)]),
         reserved={name: tool_id async for name, tool_id in _reserved(connection, tenant_id)} if some_are_new else {},
         policies=await _policies(connection, tenant_id),
         routes=await _routes(connection, tenant_id),
@@ -66,6 +67,13 @@ async def _chosen(
     for batch in batches(ids):
         for row in await connection.execute(query.where(ToolRow.tool_id.in_(batch))):
             yield row
+
+
+async def _toolsets(connection: AsyncConnection, tenant_id: int, wanted: frozenset[str]) -> AsyncIterator[str]:
+    query = select(ToolRow.toolset).where(ToolRow.tenant_id == tenant_id).distinct()
+    for batch in batches(sorted(wanted)):
+        for row in await connection.execute(query.where(ToolRow.toolset.in_(batch))):
+            yield row.toolset
 
 
 async def _count(connection: AsyncConnection, tenant_id: int) -> int:

@@ -83,10 +83,14 @@ class CurrentTool:
 
 @dataclass(frozen=True, slots=True)
 class ChangeScope:
-    """What a change has to see: the tools it lists, tools it only mentions, or (`every_tool`) all."""
+    """What a change has to see: the tools it lists, tools it only mentions, or (`every_tool`) all.
+
+    `toolsets`: names of which it has to know whether they have a tool.
+    """
 
     listed: frozenset[str] = frozenset()
     mentioned: frozenset[str] = frozenset()
+    toolsets: frozenset[str] = frozenset()
     every_tool: bool = False
 
 
@@ -95,12 +99,14 @@ class CurrentConfig:
     """A tenant's rows inside the transaction of a change, after its row was locked.
 
     `generation` is 0 when the tenant does not exist. `tools`: of the scope. `reserved`: tool id by exposed
-    name, of every name ever given; left empty where the scope lists no tool that is new.
+    name, of every name ever given; left empty where the scope lists no tool that is new. `toolsets`: those of the
+    scope that have a tool.
     """
 
     generation: int
     tool_count: int
     tools: Mapping[str, CurrentTool]
+    toolsets: frozenset[str]
     reserved: Mapping[str, str]
     policies: Mapping[str, str]
     routes: Mapping[str, str]
