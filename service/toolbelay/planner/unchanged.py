@@ -33,17 +33,16 @@ def unchanged(turn: TurnInput) -> Plan | None:
     tools = state.tools
     if not state.seeded or bounds.replace_stale or turn.cold or len(tools) > min(bounds.max_tools, bounds.capacity):
         return None
-    ids = []
+    ids = [tool.tool_id for tool in tools]
+    if turn.grows and may_grow(ids, turn.ranking or (), bounds, turn.spent):
+        return None
     pinned = 0
     for tool in tools:
         fact = facts.get(tool.tool_id)
         if fact is None or fact.standing is not Standing.ELIGIBLE or fact.fingerprint != tool.fingerprint:
             return None
-        ids.append(tool.tool_id)
         pinned += tool.pinned
     if not _keeps_pins(turn, pinned) or not _has_all(turn, ids):
-        return None
-    if turn.grows and may_grow(ids, turn.ranking or (), bounds, turn.spent):
         return None
     scores = {scored.tool_id: scored.score for scored in turn.ranking or ()}
     if scores:

@@ -22,6 +22,7 @@ from toolbelay.ranking.documents import NAME_REPEATS, Document
 K1 = 0.9
 B = 0.75
 SHARED_WEIGHT = np.float32(0.1)
+STEP = 512  # arrays joined in one call
 WORDS_TO_SPARE = 4096  # that no tool has any more, before numbers are given anew
 
 Numbers = npt.NDArray[np.int32]
@@ -44,6 +45,7 @@ class Postings:
 
     `names`: word by number. `of_tools`: the same weights tool by tool, each tool's from `firsts[row]` on and in the
     order of its `counted`.
+    `answers`: beside `weights`, how much of the word's distinction the row has of it, whatever its IDF.
     `idf` and `distinctions` (`lexical.py`) by word number; of a word that no tool has, as of one that a single tool
     has.
     """
@@ -54,6 +56,7 @@ class Postings:
     starts: npt.NDArray[np.int64]
     rows: Numbers
     weights: Weights
+    answers: Weights
     of_tools: Weights
     firsts: npt.NDArray[np.int64]
     idf: Weights
@@ -86,17 +89,20 @@ def postings(
     idf = _idf(held_by, len(counted))
     weights = _weights(counted, sizes) * idf[words]
     rows = rows[order]
+    words, weights_by_word = words[order], weights[order]
+    distinctions = _distinctions(words, rows, toolset_of, len(vocabulary))
     return Postings(
         vocabulary=vocabulary,
         names=tuple(vocabulary),  # numbered as they came in
         counted=counted,
         starts=np.concatenate([np.zeros(1, np.int64), np.cumsum(held_by)]),
         rows=rows,
-        weights=weights[order],
+        weights=weights_by_word,
+        answers=weights_by_word * (distinctions / idf)[words],
         of_tools=weights,
         firsts=np.cumsum(sizes) - sizes,
         idf=idf,
-        distinctions=_distinctions(words[order], rows, toolset_of, len(vocabulary)),
+        distinctions=distinctions,
     )
 
 
@@ -156,4 +162,6 @@ def _distinctions(words: Numbers, rows: Numbers, toolset_of: npt.NDArray[np.int3
 
 
 def _joined(parts: Sequence[npt.NDArray[np.generic]], kind: npt.DTypeLike) -> npt.NDArray:  # type: ignore[type-arg]
-    return np.concatenate(parts) if parts else np.zeros(0, kind)
+    """One array of many. Step by step: one call on all of them keeps the interpreter from the event loop for 5 ms."""
+    steps = [np.concatenate(parts[start : start + STEP]) for start in range(0, len(parts), STEP)]
+    return np.concatenate(steps) if steps else np.zeros(0, kind)

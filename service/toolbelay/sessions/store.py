@@ -277,7 +277,9 @@ class RedisSessionStore:
             tail, complete = envelope.encode_tail(state)
         except envelope.OversizedStateError as error:
             raise self._counted(StateUnavailableError(faults.TOO_LARGE)) from error
-        if not complete:
+        if complete:
+            self._tails.states.put(tail, state)  # the session's next turn reads it
+        else:
             self._observer.happened(StoreEvent.DIGESTS_DROPPED)
         return tail
 
