@@ -119,6 +119,7 @@ def test_upgrade_of_an_upgraded_database_changes_nothing(database_url: str) -> N
 async def test_a_downgrade_of_a_filled_database_is_refused_unless_forced(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Row 52: loudly, with every row left as it was, whatever other settings say."""
     async with store_on(database_url) as store:
         await store.apply(tools=[tool("a"), tool("b")], policies={"a.cedar": PERMIT_ALL}, routes="routes: {a: {}}")
         await store.apply(tools=[tool("a")], prune=True)
@@ -214,6 +215,7 @@ def test_a_migration_that_fails_leaves_nothing(
 async def test_a_table_rebuilt_in_batch_mode_keeps_every_row(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Row 52: SQLite drops and renames the table; nothing that refers to it goes along."""
     async with store_on(database_url) as store:
         await store.apply(tools=[tool("a"), tool("b")], policies={"a.cedar": PERMIT_ALL})
     folder = tmp_path / "migrations"

@@ -108,7 +108,7 @@ async def test_a_unix_socket_in_use_is_not_taken_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "accepted"), [(5_000_000, True), (8 * 1024 * 1024 + 1000, False)])
-async def test_requests_up_to_8_mib(size: int, accepted: bool) -> None:
+async def test_row_53_requests_up_to_8_mib(size: int, accepted: bool) -> None:
     request = selection_pb2.SelectToolsRequest(query="x" * size).SerializeToString()
     async with running_edge() as edge, grpc.aio.insecure_channel(edge.target) as channel:
         call = raw(channel).unary_unary(SELECT)
@@ -121,7 +121,7 @@ async def test_requests_up_to_8_mib(size: int, accepted: bool) -> None:
         await call(b"", metadata=USER)  # the connection is still good
 
 
-async def test_answers_up_to_24_mib() -> None:
+async def test_row_53_answers_up_to_24_mib() -> None:
     stub = StubSelection(answer=bytes(23 * 1024 * 1024))
     options = [("grpc.max_receive_message_length", 24 * 1024 * 1024)]
     async with running_edge(stub) as edge, grpc.aio.insecure_channel(edge.target, options=options) as channel:
@@ -168,7 +168,7 @@ async def test_calls_over_the_grace_time_end_unavailable() -> None:
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_an_aged_connection_lets_its_calls_finish() -> None:
+async def test_row_54_an_aged_connection_lets_its_calls_finish() -> None:
     options = ListenOptions(LOOPBACK, max_connection_age_seconds=1)
     stub = StubSelection(hold=asyncio.Event())
     assert stub.hold is not None
@@ -186,7 +186,7 @@ async def test_an_aged_connection_lets_its_calls_finish() -> None:
 
 
 @pytest.mark.parametrize(("least_ms", "welcome"), [(500, True), (5_000, False)])
-async def test_pings_at_the_gateways_pace_are_no_flood(least_ms: int, welcome: bool) -> None:
+async def test_row_54_pings_at_the_gateways_pace_are_no_flood(least_ms: int, welcome: bool) -> None:
     pinging = [
         ("grpc.keepalive_time_ms", 1000),
         ("grpc.keepalive_permit_without_calls", 1),
@@ -207,7 +207,7 @@ async def test_pings_at_the_gateways_pace_are_no_flood(least_ms: int, welcome: b
         await raw(channel).unary_unary(SELECT)(b"", metadata=USER)
 
 
-def test_pings_of_the_usual_gateways_are_welcome() -> None:
+def test_row_54_pings_of_the_usual_gateways_are_welcome() -> None:
     assert ListenOptions(LOOPBACK).min_ping_interval_ms < 10_000
 
 

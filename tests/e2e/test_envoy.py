@@ -75,6 +75,7 @@ def test_every_byte_outside_tools_stays(each_mode: Stack, wire_format: WireForma
 
 @pytest.mark.parametrize("size", [32_768, 32_769, 1_000_000, 6_000_000])
 def test_row_59_bodies_of_every_size(each_mode: Stack, size: int) -> None:
+    """Row 53 too: the largest are over gRPC's own 4 MiB."""
     filler = size - len(chat_body(CHAT, ""))
     body = chat_body(CHAT, "é" * (filler // 2) + "x" * (filler % 2))
     assert len(body) == size

@@ -9,7 +9,9 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.support.service import Client, token, tool
 from tests.support.world import World, chat, choice, letters_of, refused, target
+from toolbelay.client import ToolbelayClient
 from toolbelay.v1 import selection_pb2 as pb
 
 MakeWorld = Callable[..., World]
@@ -132,6 +134,26 @@ def test_a_message_over_eight_mebibytes_ends_at_the_wire(world: MakeWorld) -> No
         place.client.select("s", query="q" * (9 * 1024 * 1024))
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert letters_of(place.client.turn(ranked="a")) == "a"
+
+
+def test_row_53_an_answer_over_grpcs_own_limit(world: MakeWorld) -> None:
+    """128 tools of 60 kB: whole for a client that allows it, told to one that does not, small without definitions."""
+    wide = {"type": "object", "properties": {"x": {"type": "string", "description": "x" * 60_000}}}
+    tools = [tool(f"crm/t{n}", "a tool", wide) for n in range(128)]
+    place = world(tools=tools, max_tools=128, seed_tools=128, top_k=128)
+    asked: dict[str, Any] = {"candidates": [f"crm/t{n}" for n in range(128)]}
+    whole = place.client.select("s", **asked)
+    assert len(whole.tools) == 128
+    assert whole.ByteSize() > 7_000_000
+    bearer = token("alice", place.tenant)
+    with grpc.insecure_channel(f"127.0.0.1:{place.service.port}") as channel:  # 4 MiB, gRPC's default
+        with pytest.raises(grpc.RpcError) as caught:
+            Client(channel, bearer).select("s", **asked)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        small = Client(channel, bearer).select("s", omit_definitions=True, **asked)
+    assert [t.fingerprint for t in small.tools] == [t.fingerprint for t in whole.tools]
+    with ToolbelayClient(f"127.0.0.1:{place.service.port}", token=bearer, timeout=10) as client:  # ours allows 24 MiB
+        assert len(client.select_tools(pb.SelectToolsRequest(session_id="s")).tools) == 128
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""The failure table of the design over the real service: outcome, reason, in time, and back without a restart."""
+"""The failure table of the design over the real service: outcome, reason, in time, and back without a restart.
+
+Rows 41 (read-only, cut off, loading), 44 (full, evicting) and 46 (hung, silent) among them.
+"""
 
 from __future__ import annotations
 
@@ -94,6 +97,18 @@ def read_only(world: FaultWorld) -> Callable[[], object]:
     return partial(world.redis.command, "REPLICAOF", "NO", "ONE")
 
 
+def cut_off(world: FaultWorld) -> Callable[[], object]:
+    """A replica that lost its primary and then answers MASTERDOWN."""
+    world.redis.command("CONFIG", "SET", "replica-serve-stale-data", "no")
+    read_only(world)
+
+    def promoted() -> None:
+        world.redis.command("REPLICAOF", "NO", "ONE")
+        world.redis.command("CONFIG", "SET", "replica-serve-stale-data", "yes")
+
+    return promoted
+
+
 def loading(world: FaultWorld) -> Callable[[], object]:
     with world.redis.client() as client:
         client.mset({f"filler:{index}": "x" for index in range(400)})
@@ -114,7 +129,7 @@ def loading(world: FaultWorld) -> Callable[[], object]:
     return loaded
 
 
-REDIS_FAULTS = [killed, hung, slow, black_holed, refused, cut, full, read_only, loading]
+REDIS_FAULTS = [killed, hung, slow, black_holed, refused, cut, full, read_only, cut_off, loading]
 TOTAL = [killed, hung, slow, black_holed, refused]  # after a while the breaker is open
 
 
@@ -141,12 +156,18 @@ def test_without_redis_selection_is_ordinary_and_stateless(world: FaultWorld, fa
     wait_until(lambda: told(turn(world))[0] != "STATELESS", 10, "state is kept again")
 
 
+@pytest.mark.parametrize("timeout", [SHORT, None])
 @pytest.mark.parametrize("fault", [hung, slow, black_holed])
-def test_short_deadlines_are_kept_without_redis(world: FaultWorld, fault: Fault) -> None:
+def test_short_deadlines_and_none_are_kept_without_redis(
+    world: FaultWorld, fault: Fault, timeout: float | None
+) -> None:
+    """Row 46: a call without a deadline has the route's; a silent Redis makes no replica unready."""
     mend = fault(world)
-    answers = [told(turn(world, timeout=SHORT)) for _ in range(10)]
+    answers = [told(turn(world, timeout=timeout)) for _ in range(10)]
+    health = world.service.health()
     mend()
     assert set(answers) == {DEGRADED}
+    assert health == 1
 
 
 @pytest.mark.parametrize("fault", TOTAL)

@@ -1,4 +1,4 @@
-"""A Cluster whose slots move and whose primaries hang, die and fail over."""
+"""A Cluster whose slots move and whose primaries hang, die and fail over (row 43)."""
 
 from __future__ import annotations
 

@@ -93,6 +93,7 @@ async def _fresh_and_missing(session: Session) -> bool:
 
 @pytest.mark.parametrize("kind", ["valkey", "redis"])
 async def test_hung(fresh_redis_server: Callable[..., RedisServer], stores: Stores, kind: str) -> None:
+    """Row 46: each call ends by its timeout, then the breaker ends the pile-up."""
     server = fresh_redis_server(kind=kind)
     session = Session(stores.make(server.url, pool_size=4))
     await session.begin()

@@ -1,4 +1,4 @@
-"""A server that answers, but refuses: full, read-only, loading, busy, forbidden."""
+"""A server that answers, but refuses: full, read-only, cut off, loading (rows 41 and 44), busy, forbidden."""
 
 from __future__ import annotations
 
@@ -85,13 +85,26 @@ async def test_a_read_only_server_is_told_and_passes(session: Session, server: R
     assert (opened.found, opened.generation, opened.fresh_connection) == (Found.PRESENT, 3, True)
 
 
+async def test_a_replica_without_its_primary_is_told_and_passes(session: Session, server: RedisServer) -> None:
+    """Row 41, MASTERDOWN: it would not even read."""
+    await session.begin(state_of("a/kept"))
+    server.command("CONFIG", "SET", "replica-serve-stale-data", "no")
+    server.command("REPLICAOF", "127.0.0.1", "1")
+    for _ in range(12):
+        assert await cause_of(quick_open(session)) == "masterdown"  # never "breaker_open": the server answers
+        assert await cause_of(session.peek()) == "masterdown"
+    server.command("REPLICAOF", "NO", "ONE")
+    opened = await session.open()
+    assert (opened.found, names(opened.state), opened.fresh_connection) == (Found.PRESENT, ["a/kept"], True)
+
+
 async def test_after_a_failover_the_new_primary_is_found_within_the_call(
     server: RedisServer,
     stores: Stores,
     fresh_redis_server: Callable[..., RedisServer],
     proxy_to: Callable[[Server | int], Proxy],
 ) -> None:
-    """The old primary stays up as a read-only replica; the name (here: a proxy) leads to the new one."""
+    """Row 41: the old primary stays up as a read-only replica; the name (here: a proxy) leads to the new one."""
     server.command("CONFIG", "SET", "repl-diskless-sync-delay", "0")
     replica = fresh_redis_server(kind=server.kind)
     replica.command("REPLICAOF", "127.0.0.1", server.port)
