@@ -59,6 +59,7 @@ def queries(draw: st.DrawFn) -> tuple[RankQuery, frozenset[str]]:
         called=draw(IDS),
         stored=draw(IDS),
         sticky=draw(st.booleans()),
+        chooses=draw(st.booleans()),
         options=RankingOptions(
             admission=draw(st.sampled_from(["each", "toolsets"])),
             vector_weight=draw(st.sampled_from([0.0, 0.3, 10.0])),

@@ -11,12 +11,14 @@ and tweet it") shows in words that no tool at hand has (`novelty.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import neg
 
 import numpy as np
 
 from toolbelay.ranking.corpus import Corpus
+from toolbelay.ranking.eligible import EligibleRows
 from toolbelay.ranking.lexical import Scores
 from toolbelay.ranking.novelty import news
 from toolbelay.ranking.options import RankingOptions
@@ -43,7 +45,7 @@ class _Bringing:
     """The rows brought so far; the rows the session has do not come again."""
 
     corpus: Corpus
-    eligible: Callable[[int], bool]
+    eligible: EligibleRows
     stored: frozenset[int]
     present: Counter[int]  # toolset → tools in the session
     rows: dict[int, float] = field(default_factory=dict)  # → relevance
@@ -54,13 +56,15 @@ class _Bringing:
         return self.toolsets | set(self.present)
 
     def missing(self, toolset: int) -> list[int]:
-        rows = self.corpus.members[toolset].tolist()
-        return [r for r in rows if r not in self.stored and r not in self.rows and self.eligible(r)]
+        """Its eligible rows that are not at hand, ascending."""
+        rows: list[int] = self.eligible.of(self.corpus.members[toolset]).tolist()
+        stored, brought = self.stored, self.rows
+        return [row for row in rows if row not in stored and row not in brought]
 
-    def bring(self, rows: Iterable[int], hits: Hits, most: int) -> None:
-        best_first = sorted(rows, key=lambda row: (-float(hits.relevance[row]), row))
-        for row in best_first[:most]:
-            self.rows[row] = float(hits.relevance[row])
+    def bring(self, rows: list[int], hits: Hits, most: int) -> None:
+        relevance = hits.relevance[rows].tolist()
+        best_first = sorted(zip(map(neg, relevance), rows, strict=True))
+        self.rows.update({row: -opposite for opposite, row in best_first[:most]})
 
     def bring_toolset(self, toolset: int, hits: Hits, most: int) -> None:
         rows = self.missing(toolset)
@@ -78,7 +82,7 @@ def admitted(
     *,
     gathered: Mapping[int, float],
     stored: Iterable[int],
-    eligible: Callable[[int], bool],
+    eligible: EligibleRows,
     options: RankingOptions,
 ) -> dict[int, float]:
     """Rows to bring this turn → their relevance, in order of admission.
@@ -113,8 +117,9 @@ def _add_the_best(state: _Bringing, hits: Hits) -> None:
     """The best tools of all, whatever their toolset: the toolset may be mistaken, and a question may stay the only one."""
     best = hits.rows.tolist()
     state.bring([row for row in best[:BEST_SEEDS] if row not in state.rows], hits, BEST_SEEDS)
-    short = max(LEAST_SEEDS - len(state.rows), 0)
-    state.bring([row for row in best if row not in state.rows][:short], hits, short)
+    short = LEAST_SEEDS - len(state.rows)
+    if short > 0:
+        state.bring([row for row in best if row not in state.rows][:short], hits, short)
 
 
 def _complete(state: _Bringing, hits: Hits, gathered: Mapping[int, float], options: RankingOptions) -> None:
@@ -168,13 +173,14 @@ def _asked_for(state: _Bringing, hits: Hits, text: QueryWords, gathered: Mapping
 
 def _new_words(corpus: Corpus, words: Scores, hits: Hits) -> dict[int, float]:
     """Toolset → the new words of its hits, the best tool's in full, each next one's half as much."""
-    order = np.argsort(-words, kind="stable")[:MOST_TOOLS_READ]
-    order = order[words[order] > 0]
-    counts: Counter[int] = Counter()
+    some = words.nonzero()[0]
+    order = some[(-words[some]).argsort(kind="stable")[:MOST_TOOLS_READ]]
+    parts: dict[int, float] = {}
     found: dict[int, float] = {}
     for toolset, count in zip(corpus.toolset_of[hits.rows[order]].tolist(), words[order].tolist(), strict=True):
-        found[toolset] = found.get(toolset, 0.0) + count * NEXT_COUNTS ** counts[toolset]
-        counts[toolset] += 1
+        part = parts.get(toolset, 1.0)
+        found[toolset] = found.get(toolset, 0.0) + count * part
+        parts[toolset] = part * NEXT_COUNTS
     return found
 
 

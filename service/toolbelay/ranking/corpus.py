@@ -31,6 +31,8 @@ class Corpus:
     toolset_of: npt.NDArray[np.int32]  # row → toolset number
     toolset_numbers: Mapping[str, int]
     members: tuple[Rows, ...]  # toolset number → its rows, ascending
+    place_of: Rows  # row → its place among the members of its toolset
+    largest: int  # tools of the largest toolset
     lexical: LexicalIndex
     shared: Mapping[str, frozenset[str]]  # toolset → words that its descriptions share
     by_name: Mapping[str, tuple[tuple[int, Phrase], ...]]  # first word of a toolset's name → toolset, its words
@@ -66,11 +68,20 @@ def build_corpus(tools: Mapping[str, Tool], held: Corpus | None) -> Corpus:
         toolset_of=toolset_of,
         toolset_numbers=toolset_numbers,
         members=members,
+        place_of=_places(members, len(documents)),
+        largest=int(sizes.max(initial=0)),
         lexical=LexicalIndex(postings(documents, shared, toolset_of, held_postings, same)),
         shared=shared,
         by_name=_by_name(documents, members),
         own_texts=tuple(_own_text(d, shared, held, row) for d, row in zip(documents, same, strict=True)),
     )
+
+
+def _places(members: Sequence[Rows], size: int) -> Rows:
+    places = np.zeros(size, np.intp)
+    for rows in members:
+        places[rows] = np.arange(len(rows))
+    return places
 
 
 def _by_name(documents: Sequence[Document], members: Sequence[Rows]) -> dict[str, tuple[tuple[int, Phrase], ...]]:

@@ -18,7 +18,9 @@ def best_hits(relevance: Relevance, eligible: EligibleRows, most: int) -> Hits:
 
     Rows that do not match are among them, as evidence of their toolset, unless none matches.
     """
-    scores = np.where(np.isfinite(relevance.scores), relevance.scores, np.float32(0))
+    scores = relevance.scores
+    if not np.isfinite(scores).all():
+        scores = np.where(np.isfinite(scores), scores, np.float32(0))
     hits = _eligible(_best(scores, FIRST_LOOK * most), eligible, most)
     if len(hits) < most and FIRST_LOOK * most < len(scores):
         hits = _eligible(_best(scores, len(scores)), eligible, most)
@@ -45,4 +47,10 @@ def _best(scores: Scores, most: int) -> Rows:
     if most < len(scores):
         least = np.partition(scores, len(scores) - most)[len(scores) - most]
     rows = (scores >= least if least > 0 else scores > 0).nonzero()[0]
-    return rows[(-scores[rows]).argsort(kind="stable")]
+    # Positive floats are in the order of their bits. Above a row's number they make keys that need no stable sort,
+    # which is slow.
+    keys = -scores[rows].view(np.int32).astype(np.int64)
+    keys <<= 32
+    keys |= rows
+    keys.sort()
+    return keys & np.int64(0xFFFFFFFF)

@@ -176,10 +176,7 @@ class CatalogIndex:
             brought = admitted(
                 corpus, hits, text, gathered=gathered, stored=stored, eligible=eligible, options=query.options
             )
-            scores = dict(zip(rows.tolist(), values.tolist(), strict=True))
-            kept = {row: scores[row] for row in stored if row in scores}
-            kept |= {row: max(scores.get(row, 0.0), value, LEAST_SCORE) for row, value in brought.items()}
-            rows, values = np.array(list(kept), np.intp), np.array(list(kept.values()), np.float64)
+            rows, values = _at_hand(corpus, rows, values, stored, brought)
         return _matches(corpus, rows, values, query)
 
     async def _scored_stored(
@@ -229,7 +226,22 @@ class CatalogIndex:
 
 
 def _rows(corpus: Corpus, tool_ids: Iterable[str]) -> list[int]:
-    return [corpus.row_of[tool_id] for tool_id in tool_ids if tool_id in corpus.row_of]
+    row_of = corpus.row_of
+    return [row_of[tool_id] for tool_id in dict.fromkeys(tool_ids) if tool_id in row_of]
+
+
+def _at_hand(
+    corpus: Corpus, rows: Rows, values: Values, stored: Sequence[int], brought: Mapping[int, float]
+) -> tuple[Rows, Values]:
+    """The rows that the session has or gets, with their scores: those of `rows`, or 0."""
+    by_row = np.zeros(len(corpus))
+    by_row[rows] = values
+    rows = np.array([*stored, *brought], np.intp)
+    values = by_row[rows]
+    fresh = values[len(stored) :]
+    np.maximum(fresh, np.fromiter(brought.values(), np.float64, len(brought)), out=fresh)
+    np.maximum(fresh, LEAST_SCORE, out=fresh)
+    return rows, values
 
 
 def _new_words(corpus: Corpus, text: QueryWords, stored: Sequence[int]) -> Scores:
@@ -248,6 +260,10 @@ def _eligible_members(corpus: Corpus, toolsets: Iterable[int], eligible: Eligibl
 
 
 def _matches(corpus: Corpus, rows: Rows, values: Values, query: RankQuery) -> tuple[Scored, ...]:
+    if len(values) > 2 * query.limit:
+        least = np.partition(values, len(values) - query.limit)[len(values) - query.limit]
+        enough = values >= least
+        rows, values = rows[enough], values[enough]
     order = np.lexsort((rows, -values))[: query.limit]
     return _reaching(corpus, zip(rows[order].tolist(), values[order].tolist(), strict=True), query)
 

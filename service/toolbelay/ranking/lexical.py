@@ -123,35 +123,44 @@ class LexicalIndex:
 
     def answers(self, query: QueryWords, word: str) -> tuple[npt.NDArray[np.int32], Scores]:
         """The rows that have a word of the query, or a synonym of it, and how much: at most its distinction."""
-        alternatives = query.alternatives.get(word, {})
+        most = self.distinction(word)
         found = []
-        for way, weight in ((word, query.weights[word]), *alternatives.items()):
+        for way, weight in ((word, query.weights[word]), *query.alternatives.get(word, {}).items()):
             number = self._vocabulary.get(way)
             if number is not None:
-                rows, weights = self._postings(number)
-                # Of the finished weight, the part that is not the word's IDF.
-                share = weight * min(self.distinction(word), self.distinction(way)) / self.information(way)
-                found.append((rows, weights * np.float32(share)))
+                span = slice(self._starts[number], self._starts[number + 1])
+                share = weight * min(1.0, most / self._distinctions[number])
+                answers = self.postings.answers[span]
+                found.append((self.postings.rows[span], answers if share == 1.0 else answers * np.float32(share)))
         if not found:
             return np.zeros(0, np.int32), np.zeros(0, np.float32)
         if len(found) == 1:
             return found[0]
-        best = np.zeros(self.size, np.float32)
-        for rows, weights in found:
-            best[rows] = np.maximum(best[rows], weights)
-        rows = np.flatnonzero(best).astype(np.int32)
+        best = _greatest(found, self.size)
+        rows = best.nonzero()[0].astype(np.int32)
         return rows, best[rows]
 
     def _add_best(self, total: Scores, ways: list[tuple[str, float]]) -> None:
-        if not ways:
-            return
-        best = np.zeros(len(total), np.float32)
+        found = []
         for word, weight in ways:
             rows, weights = self._postings(self._vocabulary[word])
-            best[rows] = np.maximum(best[rows], np.float32(weight) * weights)
-        total += best
+            found.append((rows, weights if weight == 1.0 else np.float32(weight) * weights))
+        if len(found) == 1:
+            total[found[0][0]] += found[0][1]
+        elif found:
+            total += _greatest(found, len(total))
 
     def _postings(self, number: int) -> tuple[npt.NDArray[np.int32], Scores]:
         """The rows that have a word, ascending, and their weights."""
         span = slice(self._starts[number], self._starts[number + 1])
         return self.postings.rows[span], self.postings.weights[span]
+
+
+def _greatest(found: Sequence[tuple[npt.NDArray[np.int32], Scores]], size: int) -> Scores:
+    """Of all rows: the greatest of what was found for it."""
+    best = np.zeros(size, np.float32)
+    (rows, weights), *others = found
+    best[rows] = weights
+    for rows, weights in others:
+        best[rows] = np.maximum(best[rows], weights)
+    return best

@@ -6,6 +6,8 @@ has words which no tool at hand has ("… and tweet it") is a strong one.
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
@@ -28,13 +30,20 @@ class News(Struct, frozen=True, gc=False):
 
 def news(lexical: LexicalIndex, text: QueryWords, at_hand: npt.NDArray[np.bool_]) -> News:
     """`at_hand`: by row. A word that some of them have counts by how much more of it a row has."""
-    found = np.zeros(lexical.size, np.float32)
-    asked, known = 0.0, False
+    asked = 0.0
+    found = []
     for word, weight in text.weights.items():
         asked += weight * lexical.distinction(word)
-        rows, weights = lexical.answers(text, word)
-        if len(rows):
-            known = True
-            held = weights[at_hand[rows]]
-            found[rows] += np.maximum(weights - (held.max() if len(held) else np.float32(0)), 0)
-    return News(found, asked, known)
+        answers = lexical.answers(text, word)
+        if len(answers[0]):
+            found.append(answers)
+    if not found:
+        return News(np.zeros(lexical.size, np.float32), asked, known=False)
+    # All words at once, each a stretch of one array.
+    rows = np.concatenate([rows for rows, _ in found])
+    weights = np.concatenate([weights for _, weights in found])
+    sizes = [len(rows) for rows, _ in found]
+    held = np.maximum.reduceat(weights * at_hand[rows], [0, *accumulate(sizes[:-1])])
+    weights -= held.repeat(sizes)
+    np.maximum(weights, 0, out=weights)
+    return News(np.bincount(rows, weights, lexical.size).astype(np.float32), asked, known=True)

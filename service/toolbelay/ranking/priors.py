@@ -57,17 +57,17 @@ class Hits(Struct, frozen=True, gc=False):
 
 def evidence(corpus: Corpus, hits: Hits, said: frozenset[str]) -> dict[int, float]:
     """Toolset number → its evidence. `said`: the words of the text; a toolset whose name is said gets more."""
-    toolsets = corpus.toolset_of[hits.rows]
-    order = np.argsort(toolsets, kind="stable")  # by toolset, best first within
-    grouped = toolsets[order]
-    first = np.ones(len(grouped), np.bool_)
-    np.not_equal(grouped[1:], grouped[:-1], out=first[1:])
-    starts = first.nonzero()[0]
-    places = np.arange(len(grouped)) - starts[first.cumsum() - 1]
-    weighted = hits.relevance[hits.rows[order]] * DECAY**places
-    sums = np.add.reduceat(weighted, starts) if len(starts) else weighted
-    gathered = dict(zip(grouped[starts].tolist(), sums.tolist(), strict=True))
-    for toolset in gathered:
+    gathered: dict[int, float] = {}
+    parts: dict[int, float] = {}
+    toolsets = corpus.toolset_of[hits.rows].tolist()
+    for toolset, relevance in zip(toolsets, hits.relevance[hits.rows].tolist(), strict=True):
+        part = parts.get(toolset)
+        if part is None:
+            gathered[toolset], parts[toolset] = relevance, DECAY
+        else:
+            gathered[toolset] += relevance * part
+            parts[toolset] = part * DECAY
+    for toolset in gathered if corpus.largest > ORDINARY_SIZE else ():
         size = len(corpus.members[toolset])
         if size > ORDINARY_SIZE:
             gathered[toolset] /= 1 + OVERSIZE * math.log2(size / ORDINARY_SIZE)
@@ -132,13 +132,17 @@ def _supplied(corpus: Corpus, toolset: int, rows: Rows, relevance: npt.NDArray[n
     table = corpus.supply(toolset)
     if table is None:
         return np.zeros(len(rows))
-    places = np.searchsorted(corpus.members[toolset], rows)
-    given: npt.NDArray[np.float64] = (relevance[:, None] * table[places[:, None], places]).max(axis=0)
+    places = corpus.place_of[rows]
+    among_all = np.zeros((len(table), 1), np.float32)
+    among_all[places, 0] = relevance
+    # All pairs: picking those of the rows out of the table takes longer.
+    given: npt.NDArray[np.float64] = (among_all * table).max(axis=0)[places].astype(np.float64)
     return given
 
 
 def leading(gathered: Mapping[int, float], best: float) -> dict[int, float]:
     """The at most three toolsets that gather evidence → their share of the greatest, 1 for the first."""
-    enough = [(t, e) for t, e in gathered.items() if e >= GATHERS * best and e > 0]
+    least = GATHERS * best
+    enough = [(t, e) for t, e in gathered.items() if e >= least and e > 0]
     enough.sort(key=lambda item: (-item[1], item[0]))
     return {t: e / enough[0][1] for t, e in enough[:MAX_TOOLSETS]}
