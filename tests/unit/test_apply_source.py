@@ -156,7 +156,7 @@ def test_a_pasted_plugin_block_is_taken_with_a_warning() -> None:
         ("", "routes.yaml:1", "must be a mapping with the key `routes`"),
         ("[]", "routes.yaml:1", "must be a mapping with the key `routes`"),
         ("routes: []", "routes.yaml:1", "must be a mapping of route names"),
-        ("routes: {}\nroute: {}", "routes.yaml:2", "unknown key 'route'"),
+        ("routes: {}\nroute: {}", "routes.yaml:2", "unknown key 'route': routes stand below `routes`"),
         ("routes:\n  a: {}\n  a: {}", "routes.yaml:3", "the key 'a' is given twice"),
         ("routes:\n  a:\n    top_k: 1\n    top_k: 2", "routes.yaml:4", "the key 'top_k' is given twice"),
         ("routes:\n  a: {top_k: 0}", "routes.yaml:2", "route a: top_k:"),

@@ -92,7 +92,7 @@ def _routes_of(content: bytes) -> tuple[dict[object, object], dict[object, tuple
         raise YamlError("must be a mapping with the key `routes`", 1)
     for key in value:
         if key != "routes":
-            raise YamlError(f"unknown key {str(key)[:64]!r}", _key_lines(node).get(key, 1))
+            raise YamlError(f"unknown key {str(key)[:64]!r}: routes stand below `routes`", _key_lines(node).get(key, 1))
     routes = value["routes"]
     if routes is None:
         return {}, {}
