@@ -320,5 +320,5 @@ async def test_a_worker_publishes_every_cache(redis_server: RedisServer, tmp_pat
     assert published == {
         "tokens", "eligibility", "facts", "quiet_turns", "items", "renderings", "encoded_items", "session_states",
         "session_keys", "offered_items", "provider_quirks", "vectors", "words",
-        "query_texts", "query_tokens", "stored_rows",
+        "query_texts", "query_tokens", "stored_rows", "found_rows",
     }  # fmt: skip

@@ -15,6 +15,7 @@ from tests.support.rankable import tool
 from toolbelay.catalog.model import Tool
 from toolbelay.ranking import stored_rows
 from toolbelay.ranking.corpus import build_corpus
+from toolbelay.ranking.found_rows import FOUND_ROWS, FoundMemo
 from toolbelay.ranking.index import CatalogIndex
 from toolbelay.ranking.options import RankingOptions
 from toolbelay.ranking.port import RankQuery
@@ -131,6 +132,37 @@ def test_words_of_a_tool_weigh_what_the_catalog_says() -> None:
         by_row = corpus.lexical.scores(read)
         some = [corpus.lexical.words_of(row) for row in range(len(corpus))]
         np.testing.assert_allclose(corpus.lexical.shares(read, some), by_row, rtol=1e-6)
+
+
+def test_found_rows_are_remembered_by_word_weight_and_synonyms() -> None:
+    corpus = build_corpus(TOOLS, None)
+    said = read_query("create", vocabulary(OPTIONS))
+    fewer = read_query("create", vocabulary(RankingOptions(default_synonyms=False, synonyms=("create => cancel",))))
+    quoted = read_query('send "create"', vocabulary(OPTIONS))
+    expected = {}
+    for read in (said, fewer, quoted):  # each from an index that remembers nothing
+        lexical = build_corpus(TOOLS, None).lexical
+        expected[id(read)] = (lexical.scores(read), lexical.answers(read, "creat"))
+    before = FOUND_ROWS.hits, FOUND_ROWS.misses
+    for read in (said, fewer, quoted, said, quoted, fewer):
+        scores, (rows, answers) = expected[id(read)]
+        assert (corpus.lexical.scores(read) == scores).all()
+        found = corpus.lexical.answers(read, "creat")
+        assert (found[0] == rows).all()
+        assert (found[1] == answers).all()
+    assert FOUND_ROWS.misses - before[1] == len(corpus.lexical._memo)
+    assert FOUND_ROWS.hits - before[0] == len(corpus.lexical._memo)
+    assert not len(build_corpus(TOOLS, corpus).lexical._memo)
+
+
+def test_found_rows_are_bounded() -> None:
+    memo = FoundMemo(capacity=1_000)
+    for number in range(100):
+        memo.put(number, (np.arange(100, dtype=np.int32), np.ones(100, np.float32)))
+        assert 1 <= len(memo) <= 6
+    memo.put("large", (np.arange(500, dtype=np.int32), np.ones(500, np.float32)))
+    assert memo.get("large") is None
+    assert memo.get(99) is not None
 
 
 def test_texts_and_tokens_are_remembered_by_vocabulary() -> None:

@@ -35,6 +35,7 @@ from toolbelay.catalog.offered import READINGS
 from toolbelay.catalog.snapshot import TenantSnapshot, build_snapshot
 from toolbelay.catalog.surface import RENDERINGS, Digester
 from toolbelay.memo import Cache
+from toolbelay.ranking.found_rows import FOUND_ROWS
 from toolbelay.ranking.query import TEXTS, TOKENS
 from toolbelay.ranking.stored_rows import STORED_ROWS
 from toolbelay.ranking.vector_table import VECTORS
@@ -165,6 +166,7 @@ async def build(settings: Settings, metrics: Metrics) -> Runtime:
         "query_texts": TEXTS,
         "query_tokens": TOKENS,
         "stored_rows": STORED_ROWS,
+        "found_rows": FOUND_ROWS,
         **store.caches,
     }
     for name, cache in caches.items():

@@ -46,6 +46,7 @@ class _Bringing:
 
     corpus: Corpus
     eligible: EligibleRows
+    hit: frozenset[int]
     stored: frozenset[int]
     present: Counter[int]  # toolset → tools in the session
     rows: dict[int, float] = field(default_factory=dict)  # → relevance
@@ -69,8 +70,8 @@ class _Bringing:
     def bring_toolset(self, toolset: int, hits: Hits, most: int) -> None:
         rows = self.missing(toolset)
         if len(self.corpus.members[toolset]) > most and len(rows) > most:
-            hit = set(hits.rows.tolist())
-            rows = [row for row in rows if row in hit]  # too large to come whole: what the text names
+            # Too large to come whole: what the text names.
+            rows = [row for row in rows if row in self.hit]
         self.bring(rows, hits, most)
         self.toolsets.add(toolset)
 
@@ -91,7 +92,8 @@ def admitted(
     the session's tools answer already.
     """
     held = frozenset(stored)
-    state = _Bringing(corpus, eligible, held, Counter(int(corpus.toolset_of[row]) for row in held))
+    present = Counter(corpus.toolset_of[list(held)].tolist()) if held else Counter()
+    state = _Bringing(corpus, eligible, frozenset(hits.rows.tolist()), held, present)
     if held:
         _complete(state, hits, gathered, options)
     elif hits.best >= SEED_RELEVANCE:

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
+from toolbelay.ranking.found_rows import FoundMemo, FoundRows, greatest, summed
 from toolbelay.ranking.postings import Postings
 from toolbelay.ranking.query import QueryWords
 
 Scores = npt.NDArray[np.float32]
 ToolWords = Mapping[str, float]  # word → its weight in one tool
+
+_Ways = Sequence[tuple[str, float]]  # words and what each counts
+_NOTHING = np.zeros(0, np.int32), np.zeros(0, np.float32)
 
 
 class LexicalIndex:
@@ -27,12 +32,13 @@ class LexicalIndex:
     single toolset.
     """
 
-    __slots__ = ("_distinctions", "_idf", "_starts", "_unknown", "_vocabulary", "postings", "size")
+    __slots__ = ("_distinctions", "_idf", "_memo", "_starts", "_unknown", "_vocabulary", "postings", "size")
 
     def __init__(self, postings: Postings) -> None:
         self.postings = postings
         self.size = len(postings.counted)  # tools
         self._vocabulary = postings.vocabulary
+        self._memo = FoundMemo()  # for the event loop's thread
         # A number out of an array takes three times as long as out of a view of its memory.
         self._idf = postings.idf.data
         self._distinctions = postings.distinctions.data
@@ -47,21 +53,18 @@ class LexicalIndex:
         with the query. Of a word and its synonyms the best counts, once.
         """
         attainable = 0.0
-        found: list[npt.NDArray[np.int32]] = []
-        added: list[Scores] = []
+        found: list[FoundRows] = []
         for word, weight in query.weights.items():
             number = self._vocabulary.get(word)
             attainable += weight * (self._unknown if number is None else self._idf[number])
             if number is not None and word not in query.alternatives:
                 rows, weights = self._postings(number)
-                found.append(rows)
-                added.append(weights if weight == 1.0 else np.float32(weight) * weights)
-        total = np.zeros(self.size, np.float32)
-        if found:
-            total[:] = np.bincount(np.concatenate(found), np.concatenate(added), self.size)
-        for word in query.alternatives:
-            self._add_best(total, self._ways(query, word))
-        return total / np.float32(attainable) if attainable > 0 else total
+                found.append((rows, weights if weight == 1.0 else np.float32(weight) * weights))
+        found += [self._best_of(query, word) for word in query.alternatives]
+        total = summed(found, self.size)
+        if attainable > 0:
+            total /= np.float32(attainable)
+        return total
 
     def shares(self, query: QueryWords, tools: Sequence[ToolWords]) -> list[float]:
         """As `scores`, of a few tools by their words (`words_of`)."""
@@ -75,20 +78,8 @@ class LexicalIndex:
         groups = [self._ways(query, word) for word in query.alternatives]
         if attainable <= 0:
             return [0.0] * len(tools)
-        found = []
-        for held in tools:
-            total = 0.0
-            for word, weight in plain:
-                if word in held:
-                    total += weight * held[word]
-            for ways in groups:
-                best = 0.0
-                for word, weight in ways:
-                    if word in held:
-                        best = max(best, weight * held[word])
-                total += best
-            found.append(total / attainable)
-        return found
+        asked = [word for word, _ in chain(plain, *groups)]
+        return [0.0 if held.keys().isdisjoint(asked) else _sum_of(held, plain, groups) / attainable for held in tools]
 
     def words_of(self, row: int) -> ToolWords:
         """The words of one tool."""
@@ -121,46 +112,60 @@ class LexicalIndex:
                 found.append((other, lesser * min(1.0, most / self._idf[number])))
         return found
 
-    def answers(self, query: QueryWords, word: str) -> tuple[npt.NDArray[np.int32], Scores]:
+    def answers(self, query: QueryWords, word: str) -> FoundRows:
         """The rows that have a word of the query, or a synonym of it, and how much: at most its distinction."""
-        most = self.distinction(word)
-        found = []
-        for way, weight in ((word, query.weights[word]), *query.alternatives.get(word, {}).items()):
-            number = self._vocabulary.get(way)
-            if number is not None:
-                span = slice(self._starts[number], self._starts[number + 1])
-                share = weight * min(1.0, most / self._distinctions[number])
-                answers = self.postings.answers[span]
-                found.append((self.postings.rows[span], answers if share == 1.0 else answers * np.float32(share)))
-        if not found:
-            return np.zeros(0, np.int32), np.zeros(0, np.float32)
-        if len(found) == 1:
-            return found[0]
-        best = _greatest(found, self.size)
-        rows = best.nonzero()[0].astype(np.int32)
-        return rows, best[rows]
+        ways = query.alternatives.get(word)
+        if ways is None:
+            number = self._vocabulary.get(word)
+            return _NOTHING if number is None else self._answers(number, query.weights[word])
+        key = ("answers", word, query.weights[word], *ways.items())
+        found = self._memo.get(key)
+        if found is None:
+            # Of each finished weight, the part that is not the word's IDF.
+            most = self.distinction(word)
+            each = [
+                self._answers(number, weight * min(1.0, most / self._distinctions[number]))
+                for way, weight in ((word, query.weights[word]), *ways.items())
+                if (number := self._vocabulary.get(way)) is not None
+            ]
+            found = greatest(each, self.size)
+            self._memo.put(key, found)
+        return found
 
-    def _add_best(self, total: Scores, ways: list[tuple[str, float]]) -> None:
-        found = []
-        for word, weight in ways:
-            rows, weights = self._postings(self._vocabulary[word])
-            found.append((rows, weights if weight == 1.0 else np.float32(weight) * weights))
-        if len(found) == 1:
-            total[found[0][0]] += found[0][1]
-        elif found:
-            total += _greatest(found, len(total))
+    def _answers(self, number: int, share: float) -> FoundRows:
+        span = slice(self._starts[number], self._starts[number + 1])
+        answers = self.postings.answers[span]
+        return self.postings.rows[span], answers if share == 1.0 else answers * np.float32(share)
 
-    def _postings(self, number: int) -> tuple[npt.NDArray[np.int32], Scores]:
+    def _best_of(self, query: QueryWords, word: str) -> FoundRows:
+        """The rows that have a word of the query or a synonym of it, with the weight of the best of them."""
+        key = (word, query.weights.get(word, 0.0), *query.alternatives[word].items())
+        found = self._memo.get(key)
+        if found is None:
+            each = []
+            for way, weight in self._ways(query, word):
+                rows, weights = self._postings(self._vocabulary[way])
+                each.append((rows, weights if weight == 1.0 else np.float32(weight) * weights))
+            found = greatest(each, self.size)
+            self._memo.put(key, found)
+        return found
+
+    def _postings(self, number: int) -> FoundRows:
         """The rows that have a word, ascending, and their weights."""
         span = slice(self._starts[number], self._starts[number + 1])
         return self.postings.rows[span], self.postings.weights[span]
 
 
-def _greatest(found: Sequence[tuple[npt.NDArray[np.int32], Scores]], size: int) -> Scores:
-    """Of all rows: the greatest of what was found for it."""
-    best = np.zeros(size, np.float32)
-    (rows, weights), *others = found
-    best[rows] = weights
-    for rows, weights in others:
-        best[rows] = np.maximum(best[rows], weights)
-    return best
+def _sum_of(held: ToolWords, plain: _Ways, groups: Sequence[_Ways]) -> float:
+    """What a tool has of some words, and of each group of words the most that it has."""
+    total = 0.0
+    for word, weight in plain:
+        if word in held:
+            total += weight * held[word]
+    for ways in groups:
+        best = 0.0
+        for word, weight in ways:
+            if word in held:
+                best = max(best, weight * held[word])
+        total += best
+    return total

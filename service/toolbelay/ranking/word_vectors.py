@@ -19,7 +19,7 @@ Vectors = npt.NDArray[np.float32]
 MAX_WORDS = 4_096  # remembered: 1 KB each
 MAX_LENGTH = 64  # characters of a word that is remembered
 _DIGITS = 11  # rows for a space and ten digits: numbers hardly come again, so they are summed digit by digit
-_ZERO = ord("0") - 1  # the digit 0 is row 1
+_DIGIT_ROWS = bytes.maketrans(b"0123456789", bytes(range(1, _DIGITS)))
 
 WORDS = Tally()  # for metrics
 
@@ -50,45 +50,47 @@ class WordVectors:
         words = split_words(text)
         if not words:
             return np.zeros(self.length, np.float32)
-        rows = list(map(self._row_of.get, words))
-        WORDS.hits += len(words)
-        numbers = self._learnt(words, rows) if None in rows else rows
-        sums = self._rows(words) if numbers is None else self._sums.take(numbers, axis=0)  # type: ignore[arg-type]
+        rows, unknown = self._read(words)
+        WORDS.hits += len(words) - len(unknown)
+        if unknown:
+            WORDS.misses += len(unknown)
+            sums = self._learn(words, set(unknown))
+        else:
+            sums = self._sums.take(rows, axis=0)
         total: Vectors = np.add.reduce(sums, axis=0)
         return total
 
-    def _learnt(self, words: Sequence[str], rows: Sequence[int | None]) -> list[int] | None:
-        """The rows of words, with those that were unknown; `None` where they are too many or too long to remember."""
-        fresh = {word for word, row in zip(words, rows, strict=True) if row is None and not is_number(word)}
-        WORDS.misses += len(fresh)
-        WORDS.hits -= len(fresh)
-        if len(self._row_of) + len(fresh) > self._capacity:
-            self._row_of.clear()
-            fresh = {word for word in words if not is_number(word)}
-        if len(fresh) > self._capacity or any(len(word) > MAX_LENGTH for word in fresh):
-            return None
-        row_of = self._row_of
-        for word in fresh:
-            row = _DIGITS + len(row_of)
-            self._sums[row] = _sum(word)
-            row_of[word] = row
-        found: list[int] = []
-        for word in words:
-            number = row_of.get(word)
-            if number is None:
-                found.append(0)
-                found.extend([ord(digit) - _ZERO for digit in word])
+    def _read(self, words: Sequence[str]) -> tuple[list[int], list[str]]:
+        """The rows of the words, in their order, and those without one."""
+        numbers: list[int] = []
+        unknown: list[str] = []
+        for word, row in zip(words, map(self._row_of.get, words), strict=True):
+            if row is not None:
+                numbers.append(row)
+            elif is_number(word):
+                numbers.append(0)
+                numbers.extend(word.encode().translate(_DIGIT_ROWS))
             else:
-                found.append(number)
-        return found
+                unknown.append(word)
+        return numbers, unknown
 
-    def _rows(self, words: Sequence[str]) -> Vectors:
-        digits = self._sums
-        parts = [
-            digits[[0, *(ord(digit) - _ZERO for digit in word)]] if is_number(word) else _sum(word)[None]
-            for word in words
-        ]
-        return np.concatenate(parts)
+    def _learn(self, words: Sequence[str], unknown: set[str]) -> Vectors:
+        """The sums of the words, of which some are `unknown`; they are remembered unless they are too many or too long."""
+        if len(self._row_of) + len(unknown) > self._capacity:
+            self._row_of.clear()
+            unknown = {word for word in words if not is_number(word)}
+        if len(unknown) > self._capacity or any(len(word) > MAX_LENGTH for word in unknown):
+            return self._not_remembered(words)
+        for word in unknown:
+            row = _DIGITS + len(self._row_of)
+            self._sums[row] = _sum(word)
+            self._row_of[word] = row
+        return self._sums.take(self._read(words)[0], axis=0)
+
+    def _not_remembered(self, words: Sequence[str]) -> Vectors:
+        return np.concatenate(
+            [self._sums.take(self._read([word])[0], axis=0) if is_number(word) else _sum(word)[None] for word in words]
+        )
 
 
 def _sum(word: str) -> Vectors:
