@@ -54,19 +54,26 @@ class Turns:
         chance = random.Random(7)
         self._sets = [chance.sample(ids, 16) for _ in range(PRINCIPALS)]
 
-    def seeded(self, route: str) -> Callable[[], Iterator[Record]]:
-        """A first turn for a session of each principal, with 16 tools where the route lets it."""
+    def seeded(self, route: str, sessions: int = PRINCIPALS) -> Callable[[], Iterator[Record]]:
+        """A first turn for each session, with 16 tools where the route lets it."""
 
         def records() -> Iterator[Record]:
             asked = world.queries(1)
-            for number in range(PRINCIPALS):
+            for number in range(sessions):
                 session = self._session(route, number)
-                yield self._select(self._tokens[number], route, session, next(asked), self._sets[number])
+                token = self._member(number % self._crowd(sessions))
+                yield self._select(token, route, session, next(asked), self._sets[number % PRINCIPALS])
 
         return records
 
     def unchanged(
-        self, route: str, *, text: bool = True, same_text: bool = False, candidates: int = 0
+        self,
+        route: str,
+        *,
+        text: bool = True,
+        same_text: bool = False,
+        candidates: int = 0,
+        sessions: int = PRINCIPALS,
     ) -> Callable[[], Iterator[Record]]:
         """Turns of those sessions that change nothing."""
 
@@ -74,12 +81,11 @@ class Turns:
             asked = world.queries(2)
             query = next(asked)
             for turn in range(TURNS):
-                number = turn % PRINCIPALS
+                number = turn % sessions
                 query = query if same_text else next(asked)
-                chosen = random.Random(turn).sample(self._sets[number], candidates)
-                yield self._select(
-                    self._tokens[number], route, self._session(route, number), query if text else "", chosen
-                )
+                chosen = random.Random(turn).sample(self._sets[number % PRINCIPALS], candidates)
+                token = self._member(number % self._crowd(sessions))
+                yield self._select(token, route, self._session(route, number), query if text else "", chosen)
 
         return records
 
@@ -159,8 +165,9 @@ class Turns:
     def _session(self, route: str, number: int) -> str:
         return f"{self._label}-{route}-{number}"
 
-    def _crowd(self, count: int) -> int:
-        return -(-count // PER_PRINCIPAL)
+    def _crowd(self, sessions: int) -> int:
+        """How many principals share the sessions."""
+        return max(min(PRINCIPALS, sessions), -(-sessions // PER_PRINCIPAL))
 
     def _member(self, number: int) -> str:
         while len(self._tokens) <= number:

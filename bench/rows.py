@@ -8,6 +8,7 @@ from typing import Any
 from bench import world
 from bench.cases import AUTHORIZE, Case, Turns
 
+MANY_SESSIONS = 6_000
 ADDED_SESSIONS = 4_000  # each takes four turns that add two tools
 NAMED = "named60"
 
@@ -42,6 +43,13 @@ def at_1241(ids: Sequence[str]) -> Iterator[Case]:
         remark="the same text each time",
     )
     yield _without_text(turns, "unchanged turn without text, 1,241 tools")
+    many = turns.seeded("crowded", MANY_SESSIONS)
+    yield Case(
+        "unchanged turn, caller, 6,000 sessions in turns",
+        turns.unchanged("crowded", candidates=8, sessions=MANY_SESSIONS),
+        (many, many),
+        remark="more sessions than are remembered",
+    )
     yield Case(
         "turn that adds 2, caller",
         turns.adding("add", ADDED_SESSIONS),

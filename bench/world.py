@@ -189,5 +189,6 @@ def routes() -> dict[str, Any]:
         "default": {"strategy": "hybrid", **full},
         "keyword": {"strategy": "keyword", **full},
         "caller": {"strategy": "caller", **full},
+        "crowded": {"strategy": "caller", **full},
         "growing": {"strategy": "caller", "seed_tools": 8},
     }

@@ -10,12 +10,13 @@ from toolbelay.application.answer import Footprint, footprint, owned_items, plan
 from toolbelay.application.called import Called, resolve_called
 from toolbelay.application.ports import Ports
 from toolbelay.application.quiet import QuietTurn, is_quiet, quiet_turns, without_scores
-from toolbelay.application.rank import TurnRanking, rank_turn, rank_without_index
+from toolbelay.application.rank import NOTHING, TurnRanking, rank_turn, rank_without_index
 from toolbelay.application.scene import Scene
 from toolbelay.application.turn import ChoiceMode, SelectedItem, SelectRequest, ToolChoice
 from toolbelay.errors import ErrorReason, ToolbelayError
 from toolbelay.planner.model import EMPTY_STATE, Plan, SessionState, TurnInput
 from toolbelay.planner.plan import plan_turn
+from toolbelay.planner.unchanged import unchanged
 from toolbelay.sessions.port import Opened
 
 _NO_CALLS = Called((), 0)
@@ -50,7 +51,7 @@ async def plan_once(
     called = _NO_CALLS
     if request.called_tools:
         called = resolve_called(request.called_tools, scene, frozenset(t.tool_id for t in state.tools))
-    quiet = _recalled(request, scene, opened)
+    quiet = _recalled(ports, request, scene, opened, called) if opened is not None else None
     if quiet is not None and opened is not None:
         if ranking is None:
             chooses = scene.route.narrow != "none" or not quiet.is_full(scene, opened.spent)
@@ -85,11 +86,24 @@ def _quiet(
     return Planned(plan, scene, ranking, items, quiet.state.last_answer, quiet.footprint, called.ignored)
 
 
-def _recalled(request: SelectRequest, scene: Scene, opened: Opened | None) -> QuietTurn | None:
-    """What is known of a turn that changes nothing, where nothing but its ranking could make it another."""
-    if opened is None or scene.memory is None or request.choice.mode is ChoiceMode.NAMED or _cold(scene, opened):
+def _recalled(ports: Ports, request: SelectRequest, scene: Scene, opened: Opened, called: Called) -> QuietTurn | None:
+    """What is known of a turn that changes nothing, where nothing but its ranking could make it another.
+
+    Of a session that is full it is found out: then a ranking need not look at the whole catalog.
+    """
+    state = opened.state
+    if scene.memory is None or request.choice.mode is ChoiceMode.NAMED or _cold(scene, opened):
         return None
-    return quiet_turns(scene).recall(scene, opened.state, request.called_tools, opened.turn)
+    known = quiet_turns(scene).recall(scene, state, request.called_tools, opened.turn)
+    if known is not None or not state.seeded or len(state.tools) < scene.route.sticky.max_tools:
+        return known
+    plan = unchanged(_turn_input(scene, opened, state, called, None, NOTHING))
+    if plan is None:
+        return None
+    items = planned_items(plan, scene, ports.digest)
+    if not is_quiet(plan, state, items):
+        return None
+    return quiet_turns(scene).remember(scene, request.called_tools, without_scores(plan), items)
 
 
 async def _rank(

@@ -82,7 +82,7 @@ class QuietTurns:
         self._turns.move_to_end(key)
         return found
 
-    def remember(self, scene: Scene, called: tuple[str, ...], plan: Plan, items: tuple[SelectedItem, ...]) -> None:
+    def remember(self, scene: Scene, called: tuple[str, ...], plan: Plan, items: tuple[SelectedItem, ...]) -> QuietTurn:
         """Take note of a turn without scores whose plan leaves the state as it is, and whose answer is the last one."""
         places = {item.tool_id: at for at, item in enumerate(items)}
         latest = max((tool.called_turn for tool in plan.state.tools), default=0)
@@ -91,6 +91,7 @@ class QuietTurns:
         self._turns[_key(scene, plan.state, called)] = quiet
         if len(self._turns) > MAX_TURNS:
             self._turns.popitem(last=False)
+        return quiet
 
 
 def quiet_turns(scene: Scene) -> QuietTurns:
