@@ -6,8 +6,10 @@ import asyncio
 import functools
 import math
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.support.rankable import indexed, tool
 from toolbelay.ranking.index import CatalogIndex
@@ -98,6 +100,22 @@ def test_an_answer_is_ordered_bounded_eligible_and_the_same_again(
     assert all(math.isfinite(score) and 0 < score <= 1 + 1e-9 for score in scores)
     assert scores == sorted(scores, reverse=True)
     assert all(score >= query.threshold for score in scores[query.preserve :])
+
+
+@settings(max_examples=100, deadline=None)
+@given(queries(), st.sampled_from(["keyword", "embedding", "hybrid"]))
+def test_tools_of_a_full_session_score_as_among_all(
+    given_query: tuple[RankQuery, frozenset[str]], strategy: str
+) -> None:
+    query, allowed = given_query
+    query = replace(query, strategy=strategy, limit=64, threshold=0.0, sticky=False, chooses=True)
+    _index()
+    among_all = asyncio.run(_twice(query))[0]
+    alone, again = asyncio.run(_twice(replace(query, chooses=False)))
+    expected = {match.tool_id: match.score for match in among_all.matches if match.tool_id in query.stored}
+    assert alone == again
+    assert {match.tool_id: match.score for match in alone.matches} == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    assert {match.tool_id for match in alone.matches} <= allowed
 
 
 @settings(max_examples=200, deadline=None)

@@ -7,6 +7,7 @@ remembered or not: it depends on nothing but the text.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +31,12 @@ class WordVectors:
     __slots__ = ("__weakref__", "_capacity", "_row_of", "_sums")
 
     def __init__(self, capacity: int = MAX_WORDS) -> None:
-        table = static_table()
+        digits = _digit_sums()
         self._capacity = capacity
         self._row_of: dict[str, int] = {}
         # Memory is taken as rows are written.
-        self._sums: Vectors = np.empty((_DIGITS + capacity, table.shape[1]), np.float32)
-        self._sums[:_DIGITS] = table[[encoded("0")[0], *(encoded(digit)[1] for digit in "0123456789")]]
+        self._sums: Vectors = np.empty((_DIGITS + capacity, digits.shape[1]), np.float32)
+        self._sums[:_DIGITS] = digits
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -96,3 +97,9 @@ class WordVectors:
 def _sum(word: str) -> Vectors:
     found: Vectors = np.add.reduce(static_table().take(encoded(word), axis=0), axis=0, dtype=np.float32)
     return found
+
+
+@lru_cache(maxsize=1)
+def _digit_sums() -> Vectors:
+    pieces = [encoded("0")[0], *(encoded(digit)[1] for digit in "0123456789")]
+    return static_table()[pieces].astype(np.float32)
