@@ -12,19 +12,19 @@ from msgspec.structs import replace
 
 from toolbelay.api.serve import run
 from toolbelay.planner.model import SessionState
-from toolbelay.sessions import envelope
+from toolbelay.sessions.store import RedisSessionStore
 from toolbelay.settings import load
 
-_encode = envelope.encode_tail
+_tail = RedisSessionStore._tail
 
 
-def encode_tail(state: SessionState) -> tuple[bytes, bool]:
-    """What this build writes, and more."""
+def tail(self: RedisSessionStore, state: SessionState) -> bytes:
+    """What this build writes, and more; what it remembers of it has the more too."""
     counted: Any = state.extra.get("n", 0)
     tools = tuple(replace(tool, extra=tool.extra or ("later",)) for tool in state.tools)
-    return _encode(replace(state, tools=tools, extra={**state.extra, "n": counted + 1}))
+    return _tail(self, replace(state, tools=tools, extra={**state.extra, "n": counted + 1}))
 
 
 if __name__ == "__main__":
-    envelope.encode_tail = encode_tail
+    RedisSessionStore._tail = tail  # type: ignore[method-assign]
     run(load())
