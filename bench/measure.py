@@ -84,7 +84,7 @@ class Desk:
         """Prepare, check the answers, measure."""
         self.prepare(case)
         self.check(case)
-        *parts, probe = self._parts(case)
+        *parts, probe = self.parts(case)
         pairs = []
         used = limit_used = 0.0
         for repeat in range(self._shape.repeats):
@@ -101,7 +101,7 @@ class Desk:
 
     def _trips(self, case: Case, path: Path) -> tuple[float, float]:
         """(trips to Redis, commands there) for each of a few calls, one after another: calls at once share trips."""
-        before, port = self._stage.redis_counts(), self._port(case)
+        before, port = self._stage.redis_counts(), self.port(case)
         load = generator.run(port, case.method, path, seconds=0.3, connections=1, streams=1, wrap=False)
         after = self._stage.redis_counts()
         return (after[0] - before[0]) / load.answered, (after[1] - before[1]) / load.answered
@@ -129,7 +129,7 @@ class Desk:
     def at_rate(self, case: Case, limit_rate: float, case_rate: float, seconds: float) -> tuple[Load, Load]:
         """(limit, case), each at its own rate."""
         path = self._file("records", case.records())
-        reference, port = self._reference, self._port(case)
+        reference, port = self._reference, self.port(case)
         limit = generator.run(reference.port, METHOD, reference.records, seconds=seconds, rate=limit_rate)
         return limit, generator.run(port, case.method, path, seconds=seconds, rate=case_rate)
 
@@ -147,7 +147,7 @@ class Desk:
     def _load(self, case: Case, path: Path) -> Load:
         shape = self._shape
         return generator.run(
-            self._port(case),
+            self.port(case),
             case.method,
             path,
             seconds=shape.seconds,
@@ -156,10 +156,10 @@ class Desk:
             wrap=case.wraps,
         )
 
-    def _port(self, case: Case) -> int:
+    def port(self, case: Case) -> int:
         return case.port or self._stage.service.port
 
-    def _parts(self, case: Case) -> list[Path]:
+    def parts(self, case: Case) -> list[Path]:
         """Files of records: one for each repeat, where a record can be sent only once, and a short one at the end."""
         records = list(case.records())[1:]  # the first one was used up by the check
         if case.wraps:
