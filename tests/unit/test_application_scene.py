@@ -31,6 +31,9 @@ class View:
         self.asked += 1
         return tool.tool_id not in self.denied
 
+    def knows_catalog(self, tools: Mapping[str, Tool]) -> bool:
+        return False
+
     async def prepare_catalog(self, tools: Mapping[str, Tool]) -> None:
         raise NotImplementedError
 

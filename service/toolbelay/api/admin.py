@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -214,4 +214,4 @@ def _decision(decision: Any) -> pb.ActionDecision:
 
 
 def _deadline(call: CallContext) -> float:
-    return min(call.deadline, asyncio.get_running_loop().time() + READ_SECONDS)
+    return min(call.deadline, time.monotonic() + READ_SECONDS)

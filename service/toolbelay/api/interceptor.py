@@ -165,7 +165,7 @@ class Gate:
                 ErrorReason.ADMIN_ROLE_REQUIRED, f"{method.name} needs a token with the role {method.role!r}"
             )
         remaining = context.time_remaining()
-        deadline = NEVER if remaining is None else asyncio.get_running_loop().time() + remaining
+        deadline = NEVER if remaining is None else time.monotonic() + remaining
         return CallContext(principal, deadline, method.name)
 
     def _refusal(self, method: Method, error: Exception) -> status_pb2.Status:

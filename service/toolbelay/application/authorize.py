@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -133,7 +133,7 @@ class AuthorizeToolCalls:
         )
 
     def _late(self, access: Access) -> bool:
-        return asyncio.get_running_loop().time() > access.deadline - CONFLICT_MARGIN
+        return time.monotonic() > access.deadline - CONFLICT_MARGIN
 
 
 def _decisions(

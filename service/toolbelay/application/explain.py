@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -83,7 +83,7 @@ class ExplainDecision:
 
     async def __call__(self, admin: Principal, request: ExplainRequest, *, deadline: float) -> Explanation:
         """Explain. Raises ROUTE_NOT_FOUND, AUTHORITY_UNVERIFIABLE."""
-        limit = min(deadline, asyncio.get_running_loop().time() + DEFAULT_SECONDS)
+        limit = min(deadline, time.monotonic() + DEFAULT_SECONDS)
         snapshot = await current_snapshot(self._ports, admin.tenant, limit)
         route = snapshot.route(request.route)
         if route is None:
@@ -95,7 +95,7 @@ class ExplainDecision:
                 who=admin.subject,
                 action="explain",
                 summary=summary,
-                timeout=max(limit - asyncio.get_running_loop().time(), 0.05),
+                timeout=max(limit - time.monotonic(), 0.05),
             )
         except StorageUnavailableError:
             raise ToolbelayError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -52,7 +53,7 @@ class TenantIndexes:
         index = self._of_tenant(tenant)
         refreshing = self._refreshing.get(tenant)
         if refreshing is not None and not refreshing.done():
-            left = max((deadline - asyncio.get_running_loop().time()) * WAIT_SHARE, 0.0)
+            left = max((deadline - time.monotonic()) * WAIT_SHARE, 0.0)
             await asyncio.wait({refreshing}, timeout=min(left, CATCH_UP_SECONDS) if index.ready else left)
         return index
 

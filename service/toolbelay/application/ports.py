@@ -29,6 +29,9 @@ class View(Protocol):
     async def prepare(self, tools: Sequence[Tool], action: Action = "advertise") -> None:
         """Learn about many tools without holding the event loop."""
 
+    def knows_catalog(self, tools: Mapping[str, Tool], action: Action = "advertise") -> bool:
+        """Whether `prepare_catalog` has nothing to do."""
+
     async def prepare_catalog(self, tools: Mapping[str, Tool], action: Action = "advertise") -> None:
         """Learn about a snapshot's whole catalog."""
 

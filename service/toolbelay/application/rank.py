@@ -76,7 +76,8 @@ async def rank_turn(
         ids = islice(scene.eligible_ids(), limit)
         return TurnRanking(tuple(Scored(t, STATIC_SCORE) for t in ids), strategy, grows=False)
     route = scene.route
-    await scene.learn(deadline)
+    if chooses:
+        await scene.learn(deadline)
     index = await indexes.of(scene, deadline)
     ranking = await index.rank(
         RankQuery(

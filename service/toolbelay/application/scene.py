@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
@@ -43,6 +44,9 @@ class Permits(Protocol):
 
     def permits(self, tool: Tool) -> bool:
         """Whether policy lets the caller be advertised this tool."""
+
+    def knows_catalog(self, tools: Mapping[str, Tool]) -> bool:
+        """Whether `prepare_catalog` has nothing to do."""
 
     async def prepare_catalog(self, tools: Mapping[str, Tool]) -> None:
         """Learn about a snapshot's whole catalog without holding the event loop."""
@@ -101,7 +105,9 @@ class Scene:
 
         Costs next to nothing for a caller whose like was seen before.
         """
-        now = asyncio.get_running_loop().time()
+        if self._view.knows_catalog(self.snapshot.tools):
+            return
+        now = time.monotonic()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(now + (deadline - now) / 2):
                 await self._view.prepare_catalog(self.snapshot.tools)

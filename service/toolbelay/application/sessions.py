@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -93,4 +93,4 @@ def state_unavailable() -> ToolbelayError:
 
 
 def _limit(deadline: float) -> float:
-    return min(deadline, asyncio.get_running_loop().time() + DEFAULT_SECONDS)
+    return min(deadline, time.monotonic() + DEFAULT_SECONDS)

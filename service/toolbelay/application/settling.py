@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,7 +81,7 @@ class TurnRun:
                 ended = Reason.SESSION_ENDED if saved.status is SaveStatus.ENDED else None
                 return Settled(planned, opened, saved.revision, ended)
             self._ports.events.state_conflict()
-            if asyncio.get_running_loop().time() > self._access.deadline - CONFLICT_MARGIN:
+            if time.monotonic() > self._access.deadline - CONFLICT_MARGIN:
                 await self._merge(planned.plan)
                 return Settled(planned, opened, opened.revision, Reason.STATE_CONFLICT)
             self._ports.events.state_retry()

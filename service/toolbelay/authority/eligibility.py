@@ -79,10 +79,15 @@ class ToolClasses:
             self.by_tool[tool.tool_id] = (tool, number)
         return number
 
+    def held(self, tools: Mapping[str, Tool]) -> _Catalog | None:
+        """A catalog's classes, where they were asked for before."""
+        held = self._catalogs.get(id(tools))
+        return held if held is not None and held.tools is tools else None
+
     async def catalog(self, tools: Mapping[str, Tool]) -> _Catalog:
         """Give a catalog's classes, each with one tool of it; remembered for the mapping's identity."""
-        held = self._catalogs.get(id(tools))
-        if held is not None and held.tools is tools:
+        held = self.held(tools)
+        if held is not None:
             return held
         members: dict[int, Tool] = {}
         for count, tool in enumerate(tools.values(), start=1):
@@ -195,6 +200,11 @@ class EligibilityView:
             async with self._decisions.lock:
                 await self._learn_in_chunks(self._unknown(unknown, action), action)
 
+    def knows_catalog(self, tools: Mapping[str, Tool], action: Action = "advertise") -> bool:
+        """Whether `prepare_catalog` has nothing to do."""
+        held = self._classes.held(tools)
+        return held is not None and self._decisions.complete.get(action) == held.serial
+
     async def prepare_catalog(self, tools: Mapping[str, Tool], action: Action = "advertise") -> None:
         """Learn about a snapshot's whole catalog. Costs one comparison when it is known.
 
@@ -224,12 +234,13 @@ class EligibilityView:
         size = 8
         start = 0
         while start < len(tools):
-            begun = time.perf_counter()
-            self._learn(tools[start : start + size], action)
-            start += size
-            took = time.perf_counter() - begun
-            size = max(1, min(_CHUNK_TOOLS, int(size * _CHUNK_SECONDS / max(took, 1e-6)), size * 2))
-            await asyncio.sleep(0)
+            async with self._owner.learning:
+                begun = time.perf_counter()
+                self._learn(tools[start : start + size], action)
+                start += size
+                took = time.perf_counter() - begun
+                size = max(1, min(_CHUNK_TOOLS, int(size * _CHUNK_SECONDS / max(took, 1e-6)), size * 2))
+                await asyncio.sleep(0)
 
     async def _unknown_classes(self, catalog: _Catalog, action: Action) -> list[Tool]:
         unknown: list[Tool] = []
@@ -286,6 +297,7 @@ class Eligibility:
         self._classes: OrderedDict[tuple[str, bytes], ToolClasses] = OrderedDict()
         self._serials = itertools.count()
         self._keys: dict[tuple[int, int, tuple[str, str, str]], tuple[Principal, tuple[object, ...]]] = {}
+        self.learning = asyncio.Lock()  # one chunk of one caller in each turn of the loop, however many callers are new
         self.decisions = 0
         self.hits = 0
         self.misses = 0

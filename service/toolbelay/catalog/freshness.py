@@ -172,7 +172,7 @@ class Freshness(Generic[P]):
         if opinion is None:
             opinion = self._opinions[tenant] = NextRead(partial(self._proven_generation, tenant))
         task = opinion.after_now()
-        left = deadline - asyncio.get_running_loop().time()
+        left = deadline - time.monotonic()
         done, _ = await asyncio.wait({task}, timeout=max(min(OPINION_SECONDS, left / 2), 0))
         value = task.result() if done else None
         if value is None or read.value is None:
@@ -300,7 +300,7 @@ class Freshness(Generic[P]):
 
     async def _repair(self, tenant: str, generation: int, deadline: float = float("inf")) -> bool:
         """Raise what Redis lacks; whether it answered."""
-        left = deadline - asyncio.get_running_loop().time()
+        left = deadline - time.monotonic()
         try:
             await self._generations.raise_generation(tenant, generation, timeout=min(REPAIR_SECONDS, left / 4))
         except StateUnavailableError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -194,7 +195,7 @@ class Processor:
         if self._running >= self.options.max_concurrent:
             self.metrics.overloaded()
             raise OutageError(grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED: too many requests at once")
-        deadline = asyncio.get_running_loop().time() + self.options.deadline
+        deadline = time.monotonic() + self.options.deadline
         self._running += 1
         try:
             async with asyncio.timeout_at(deadline):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite
 
@@ -207,7 +208,7 @@ class CatalogIndex:
     async def _candidates(self, searchable: Searchable, query: RankQuery) -> list[Document]:
         """What the model chooses from: the best by hybrid, or by keyword; else the first eligible tools."""
         corpus = searchable.corpus
-        until = min(asyncio.get_running_loop().time() + CANDIDATE_SECONDS, query.deadline - FALLBACK_SECONDS)
+        until = min(time.monotonic() + CANDIDATE_SECONDS, query.deadline - FALLBACK_SECONDS)
         wide = replace(query, threshold=0.0, limit=REWRITE_CANDIDATES, sticky=False, chooses=True, deadline=until)
         found: tuple[Scored, ...] = ()
         for name in ("hybrid", "keyword"):

@@ -8,6 +8,7 @@ call reads, no write sent twice, and the knowledge that a generation came over a
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -265,7 +266,7 @@ class Endpoint:
         return self._lanes[-1]
 
     def _now(self) -> float:
-        return asyncio.get_running_loop().time()
+        return time.monotonic()  # the clock of loops; asking the loop costs a system call (getpid)
 
     def _may_grow(self) -> bool:
         at_work = sum(1 for lane in self._lanes if (lane.connected and not lane.late_since) or lane.in_flight)

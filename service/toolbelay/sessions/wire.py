@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, cast
@@ -21,6 +22,7 @@ _MORE = object()  # hiredis: the reply is not complete
 _MARK = b"*2\r\n$4\r\nPING\r\n$8\r\n%08d\r\n"
 _MARKS = 100_000_000
 _NEVER = float("inf")
+_TICK = 0.001  # seconds: what a timer of the loop may come too early
 
 
 class _Waiting:
@@ -108,7 +110,7 @@ class Wire(asyncio.Protocol):
         self._timer = self._loop.call_at(when, self._expire)
 
     def _expire(self) -> None:
-        now, following = self._loop.time(), _NEVER
+        now, following = time.monotonic() + _TICK, _NEVER
         self._timer, self._wakes_at = None, _NEVER
         for waiting in self._waiting:
             if isinstance(waiting, _Marked) or waiting.future.done():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -60,7 +61,7 @@ class ChatEndpoint:
             "temperature": 0,
             "max_tokens": ANSWER_TOKENS,
         }
-        last = asyncio.get_running_loop().time() + self._timeout
+        last = time.monotonic() + self._timeout
         async with asyncio.timeout_at(min(deadline, last)):
             answer = await post_json(self._client, "chat/completions", body, MAX_ANSWER_BYTES)
         return picked(_content(answer))
