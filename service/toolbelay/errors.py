@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from types import MappingProxyType
 
 
-class ErrorReason(Enum):
+class ErrorReason(StrEnum):
     """Why a call failed. Names equal `toolbelay.v1.ErrorReason` without its prefix."""
 
     INVALID_REQUEST = "INVALID_REQUEST"

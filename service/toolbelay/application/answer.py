@@ -56,7 +56,7 @@ def planned_items(plan: Plan, scene: Scene, digest: Digester) -> tuple[SelectedI
 def _catalog_item(planned: PlannedTool, scene: Scene) -> SelectedItem:
     tool = scene.snapshot.tools[planned.tool_id]
     shown = scene.snapshot.surface.rendered(tool, scene.target.format)
-    return SelectedItem(shown, planned.origin.value, planned.pinned, planned.score)
+    return SelectedItem(shown, planned.origin, planned.pinned, planned.score)
 
 
 def _offered_item(planned: PlannedTool, scene: Scene, digest: Digester, given: bytes | None) -> SelectedItem:
@@ -68,7 +68,7 @@ def _offered_item(planned: PlannedTool, scene: Scene, digest: Digester, given: b
     shown = Rendered(
         planned.tool_id, tool.exposed_name, tool.fingerprint.hex(), given, digest(given, scene.target.format)
     )
-    return SelectedItem(shown, planned.origin.value, planned.pinned, planned.score)
+    return SelectedItem(shown, planned.origin, planned.pinned, planned.score)
 
 
 class Footprint(Struct, frozen=True, gc=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from msgspec import Struct
 
@@ -11,7 +11,7 @@ from toolbelay.catalog.surface import Rendered
 from toolbelay.planner.model import Counts, Outcome, Reason, Scored
 
 
-class ChoiceMode(Enum):
+class ChoiceMode(StrEnum):
     """Modes of tool_choice; names as in the API."""
 
     AUTO = "AUTO"

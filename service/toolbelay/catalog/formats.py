@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum, Flag, auto
+from enum import Flag, StrEnum, auto
 from typing import Final
 
 from toolbelay.catalog.model import Tool
@@ -13,7 +13,7 @@ OPENAI_CAP: Final = 128  # tools of one request, the caller's own counted
 BYTES_PER_TOKEN: Final = 4  # estimate: providers' tokenizers differ and are not public for all
 
 
-class WireFormat(Enum):
+class WireFormat(StrEnum):
     """The JSON shape of a tool definition; names as in the API."""
 
     OPENAI_CHAT = "OPENAI_CHAT"

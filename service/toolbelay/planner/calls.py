@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from enum import Enum
+from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from toolbelay.planner.model import SessionState, StoredTool
 from toolbelay.planner.recency import wanted_pins
 
 
-class Verdict(Enum):
+class Verdict(StrEnum):
     """Names as in the API."""
 
     ALLOWED = "ALLOWED"
@@ -20,7 +20,7 @@ class Verdict(Enum):
     CALLER_OWNED = "CALLER_OWNED"
 
 
-class Denial(Enum):
+class Denial(StrEnum):
     """Names as in the API, in the order in which they are looked for."""
 
     NOT_ADVERTISED = "NOT_ADVERTISED"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 
 from msgspec import Struct, field
 
 
-class Standing(Enum):
+class Standing(StrEnum):
     """What authority says of a tool for this turn. A tool without a standing is gone from the catalog."""
 
     ELIGIBLE = "eligible"
@@ -18,7 +18,7 @@ class Standing(Enum):
     SHADOWED = "shadowed"  # a caller-owned tool has its exposed name
 
 
-class Outcome(Enum):
+class Outcome(StrEnum):
     """What the turn did to the session; names as in the API."""
 
     SEEDED = "SEEDED"
@@ -29,7 +29,7 @@ class Outcome(Enum):
     STATELESS = "STATELESS"
 
 
-class Reason(Enum):
+class Reason(StrEnum):
     """Qualifies an outcome; names as in the API."""
 
     NO_MATCH = "NO_MATCH"
@@ -46,7 +46,7 @@ class Reason(Enum):
     SESSION_ENDED = "SESSION_ENDED"
 
 
-class Origin(Enum):
+class Origin(StrEnum):
     """Why a tool is in the answer; names as in the API."""
 
     RETAINED = "RETAINED"

@@ -8,8 +8,6 @@ required, named, core, called, ranked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from toolbelay.errors import ErrorReason, ToolbelayError
 from toolbelay.planner.draft import Draft
 from toolbelay.planner.model import (
@@ -106,8 +104,8 @@ def _finish(turn: TurnInput, prior: Revalidated, draft: Draft, *, seeded: bool, 
     fill = () if seeded else draft.fill(turn.bounds.capacity - len(shown))
     scores = {s.tool_id: s.score for s in turn.ranking or ()}
     tools = (
-        *(PlannedTool(t.tool_id, draft.origins[t.tool_id], t.pinned, scores.get(t.tool_id, 0.0)) for t in shown),
-        *(PlannedTool(tool_id, Origin.SEEDED, False, scores.get(tool_id, 0.0)) for tool_id in fill),
+        *[PlannedTool(t.tool_id, draft.origins[t.tool_id], t.pinned, scores.get(t.tool_id, 0.0)) for t in shown],
+        *[PlannedTool(tool_id, Origin.SEEDED, False, scores.get(tool_id, 0.0)) for tool_id in fill],
     )
     outcome, reason = _outcome(turn, seeded=seeded, reseats=reseats)
     top = {s.tool_id for s in (turn.ranking or ())[: turn.bounds.top_k]}
@@ -125,7 +123,7 @@ def _finish(turn: TurnInput, prior: Revalidated, draft: Draft, *, seeded: bool, 
         reason=reason,
         counts=_counts(turn, prior, draft, tools),
         spent=spent,
-        relevant=frozenset(t.tool_id for t in tools if t.tool_id in top),
+        relevant=frozenset([t.tool_id for t in tools if t.tool_id in top]),
     )
 
 
@@ -138,20 +136,16 @@ def _outcome(turn: TurnInput, *, seeded: bool, reseats: bool) -> tuple[Outcome, 
 
 
 def _counts(turn: TurnInput, prior: Revalidated, draft: Draft, tools: tuple[PlannedTool, ...]) -> Counts:
-    retained = sum(1 for t in tools if t.origin is Origin.RETAINED)
+    retained = sum([t.origin is Origin.RETAINED for t in tools])
     stayed = {t.tool_id for t in draft.tools}
     return Counts(
         retained=retained,
         added=len(tools) - retained,
-        pinned=sum(1 for t in tools if t.pinned),
-        evicted=_absent((t.tool_id for t in (*prior.kept, *prior.changed)), stayed),
+        pinned=sum([t.pinned for t in tools]),
+        evicted=len({t.tool_id for t in (*prior.kept, *prior.changed)} - stayed),
         removed_unauthorized=prior.unauthorized,
         removed_unavailable=prior.unavailable,
         removed_changed=len(prior.changed),
-        removed_incapable=sum(1 for t in stayed if turn.facts[t].standing is Standing.NOT_CARRIED),
-        hidden=len(draft.tools) - sum(1 for t in tools if t.tool_id in stayed),
+        removed_incapable=sum([turn.facts[t].standing is Standing.NOT_CARRIED for t in stayed]),
+        hidden=len(draft.tools) - sum([t.tool_id in stayed for t in tools]),
     )
-
-
-def _absent(ids: Iterable[str], stayed: set[str]) -> int:
-    return sum(1 for tool_id in ids if tool_id not in stayed)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -25,6 +26,7 @@ from toolbelay.planner.model import SessionState, StoredTool
 
 MAX_TAIL_BYTES = 51_200  # with 12 KiB of pending tools, keys and header under the hard bound of 64 KiB
 _HEADER = struct.Struct("<2sBBHBx8sQQQQQQ8sII")
+_ENCODER = msgspec.msgpack.Encoder()  # msgpack's own makes a buffer of a megabyte for each value
 _PINNED = 1
 _DIGEST_BYTES = 8
 _FINGERPRINT_BYTES = 32
@@ -99,11 +101,11 @@ def encode_tail(state: SessionState) -> tuple[bytes, bool]:
         body["r"] = state.ranked_turns
     if state.last_answer:
         body["d"] = b"".join(state.last_answer)
-    tail: bytes = msgpack.packb(body)
+    tail = _ENCODER.encode(body)
     if len(tail) <= MAX_TAIL_BYTES:
         return tail, True
     body.pop("d", None)
-    tail = msgpack.packb(body)
+    tail = _ENCODER.encode(body)
     if len(tail) > MAX_TAIL_BYTES:
         raise OversizedStateError(f"{len(tail)} bytes, {MAX_TAIL_BYTES} allowed")
     return tail, False
@@ -111,8 +113,7 @@ def encode_tail(state: SessionState) -> tuple[bytes, bool]:
 
 def encode_entry(tool: StoredTool) -> bytes:
     """A tool as a pending entry."""
-    entry: bytes = msgpack.packb(_tool_fields(tool))
-    return entry
+    return _ENCODER.encode(_tool_fields(tool))
 
 
 def fold(state: SessionState, added: Iterable[StoredTool]) -> SessionState:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Protocol
 
 from toolbelay.sessions.breaker import Phase
 
 
-class StoreEvent(Enum):
+class StoreEvent(StrEnum):
     """Things that happen beside a call's result."""
 
     SCRIPT_RELOADED = "script_reloaded"  # the server had forgotten a script (NOSCRIPT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Protocol
 
 from msgspec import Struct
@@ -80,7 +80,7 @@ class SeenGeneration(Struct, frozen=True, gc=False):
     vouch: Callable[[], None] | None = None
 
 
-class SaveStatus(Enum):
+class SaveStatus(StrEnum):
     """What became of a save."""
 
     SAVED = "saved"
