@@ -27,6 +27,7 @@ from tests.support.servers import RedisServer
 
 Fact = tuple[str, str, str]
 LARGE, HUGE = 10_000, 100_000
+HALF_RATE_RUNS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +117,14 @@ def _small(run: Run, stage: Stage, limit: Limits, folder: Path) -> None:
 
 def _half_rate(run: Run, desk: Desk, case: Case) -> None:
     limit, full = desk.saturated(case)
-    slow, own = desk.at_rate(case, limit.rate / 2, full.rate / 2, seconds=3)
-    ratio = own.p99_ms / slow.p99_ms
-    told = f"{ratio:.2f} ({own.p99_ms:.2f} ms at {full.rate / 2:,.0f}/s; the limit {slow.p99_ms:.2f} ms at {limit.rate / 2:,.0f}/s)"
+    pairs = [desk.at_rate(case, limit.rate / 2, full.rate / 2, seconds=2) for _ in range(HALF_RATE_RUNS)]
+    pairs.sort(key=lambda pair: pair[1].p99_ms / pair[0].p99_ms)
+    slow, own = pairs[len(pairs) // 2]
+    ratios = " ".join(f"{own.p99_ms / slow.p99_ms:.2f}" for slow, own in pairs)
+    told = (
+        f"{own.p99_ms / slow.p99_ms:.2f} ({own.p99_ms:.2f} ms at {full.rate / 2:,.0f}/s; the limit {slow.p99_ms:.2f} ms"
+        f" at {limit.rate / 2:,.0f}/s; the runs in order: {ratios})"
+    )
     run.fact("p99 at half of the saturated rate, against the limit's at its half", told, "must 2.5, goal 1.5")
 
 
