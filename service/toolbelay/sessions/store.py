@@ -123,7 +123,7 @@ class RedisSessionStore:
             b"%d" % epoch,
             b"%d" % (ttl_seconds * 1000),
             self._tail(state),
-            os.urandom(8),
+            b"" if opened.found is Found.PRESENT else os.urandom(8),
             b"%d" % opened.turn,
             key.identity,
             key.content,

@@ -1,6 +1,6 @@
 -- Write a session's state if it still is as the turn found it; create it when the turn found none.
 -- KEYS: session, index
--- ARGV: member, token, creates (1 or 0), epoch, ttl_ms, tail, incarnation (8 random bytes), turn, identity, content, spent, quota
+-- ARGV: member, token, creates (1 or 0), epoch, ttl_ms, tail, incarnation (8 random bytes where it creates), turn, identity, content, spent, quota
 -- RETURNS: status (saved, conflict or ended), revision, evicted (sessions that the quota cost)
 -- WHY LUA: compare-and-set with a merge of what others noted in the header meanwhile (turn, keys), and the quota.
 
