@@ -173,10 +173,16 @@ class Endpoint:
         progress = _Progress(self._now() + timeout)
         told = False
         try:
-            reply = await self._on_a_lane(call, asking, progress)
-            told = reply is not _NOTHING_SENT
-            if told:
-                self.breaker.succeeded()
+            lane = self._pick(call)
+            if lane is None:
+                if call.proven:
+                    return _NOTHING_SENT
+                lane = await self._place(call, progress)
+            if self._queue:
+                self._call_next()  # there may be room for more than one
+            reply = await self._over(lane, call, asking, progress)
+            told = True
+            self.breaker.succeeded()
             return reply
         except (errors.RedisError, OSError) as error:  # OSError: TimeoutError is one
             refusal = _unavailable(error, progress)
@@ -209,24 +215,21 @@ class Endpoint:
         self._closed = True
         await self.forget()
 
-    async def _on_a_lane(self, call: Call, asking: bool, progress: _Progress) -> Reply:  # noqa: FBT001
+    async def _place(self, call: Call, progress: _Progress) -> _Lane:
+        """Wait for a connection with room."""
         while True:
-            lane = self._pick(call)
-            if lane is not None:
-                if self._queue:
-                    self._call_next()  # there may be room for more than one
-                return await self._over(lane, call, asking, progress)
-            if call.proven:
-                return _NOTHING_SENT
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._queue.append(place)
             try:
                 async with asyncio.timeout_at(progress.deadline):
                     await place
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, TimeoutError):
                 if place.done() and not place.cancelled():
                     self._call_next()  # the place that this call was given is the next one's
                 raise
+            lane = self._pick(call)
+            if lane is not None:
+                return lane
 
     def _pick(self, call: Call) -> _Lane | None:
         """A connection with room: a proven one first, then a connected one, then one to connect.

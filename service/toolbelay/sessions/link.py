@@ -45,17 +45,15 @@ class SingleLink:
 
     async def call(self, call: Call, *, timeout: float) -> Reply:
         deadline = self._clock() + timeout
-        reply = await self._try(call, timeout)
-        if isinstance(reply.value, errors.ReadOnlyError) and not reply.new_lane:
-            self._observer.happened(StoreEvent.RETRIED)
-            reply = await self._try(call, deadline - self._clock())
-        return checked(reply, self._observer)
-
-    async def _try(self, call: Call, timeout: float) -> Reply:
         reply = await self._endpoint.call(call, timeout=timeout)
         if isinstance(reply.value, errors.ReadOnlyError):
             await self._endpoint.forget()
-        return reply
+            if not reply.new_lane:
+                self._observer.happened(StoreEvent.RETRIED)
+                reply = await self._endpoint.call(call, timeout=deadline - self._clock())
+                if isinstance(reply.value, errors.ReadOnlyError):
+                    await self._endpoint.forget()
+        return checked(reply, self._observer)
 
     async def close(self) -> None:
         await self._endpoint.close()
