@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -17,6 +16,7 @@ from toolbelay.application.ports import Ports
 from toolbelay.application.sessions import Sessions
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.snapshot import TenantSnapshot
+from toolbelay.clock import loop_time
 from toolbelay.errors import invalid
 from toolbelay.v1 import admin_pb2 as pb
 
@@ -214,4 +214,4 @@ def _decision(decision: Any) -> pb.ActionDecision:
 
 
 def _deadline(call: CallContext) -> float:
-    return min(call.deadline, time.monotonic() + READ_SECONDS)
+    return min(call.deadline, loop_time() + READ_SECONDS)

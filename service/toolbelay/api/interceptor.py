@@ -25,6 +25,7 @@ from toolbelay.api import errors
 from toolbelay.api.context import CallContext
 from toolbelay.api.methods import METHODS, Method
 from toolbelay.authority.principal import Principal
+from toolbelay.clock import loop_time
 from toolbelay.errors import ErrorReason, ToolbelayError, invalid
 from toolbelay.sessions.port import StateUnavailableError
 from toolbelay.storage.port import StorageUnavailableError
@@ -165,7 +166,7 @@ class Gate:
                 ErrorReason.ADMIN_ROLE_REQUIRED, f"{method.name} needs a token with the role {method.role!r}"
             )
         remaining = context.time_remaining()
-        deadline = NEVER if remaining is None else time.monotonic() + remaining
+        deadline = NEVER if remaining is None else loop_time() + remaining
         return CallContext(principal, deadline, method.name)
 
     def _refusal(self, method: Method, error: Exception) -> status_pb2.Status:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ from toolbelay.authority.principal import Principal
 from toolbelay.catalog.generations import UNKNOWN_GENERATION, GenerationRead
 from toolbelay.catalog.routes import DEFAULT_ROUTE, Route
 from toolbelay.catalog.snapshot import TenantSnapshot
+from toolbelay.clock import loop_time
 from toolbelay.errors import ErrorReason, ToolbelayError
 from toolbelay.planner.model import Reason
 from toolbelay.sessions.port import Opened, SessionRef, StateUnavailableError, TurnKey
@@ -38,8 +38,7 @@ class Access(Struct, frozen=True, gc=False):
 
 def redis_timeout(deadline: float) -> float:
     """Seconds that one Redis call may take."""
-    # The loop's own clock; but to ask the loop costs a system call (getpid), and cold caches after it.
-    left = deadline - time.monotonic()
+    left = deadline - loop_time()
     return max(min(left * REDIS_SHARE, REDIS_LIMIT), _FLOOR)
 
 
@@ -101,7 +100,7 @@ class Door:
         """
         check_session_claim(principal, session_id)
         freshness = self.ports.freshness
-        began = time.monotonic()
+        began = loop_time()
         held = freshness.held(principal.tenant)
         if held is None:
             held = await freshness.first(principal.tenant, deadline=min(deadline, began + 5.0))

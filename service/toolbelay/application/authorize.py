@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -11,6 +10,7 @@ from toolbelay.application.access import Access, Door, redis_timeout
 from toolbelay.application.ports import Ports, View
 from toolbelay.application.settling import CONFLICT_MARGIN
 from toolbelay.authority.principal import Principal
+from toolbelay.clock import loop_time
 from toolbelay.planner.calls import CallDecision, CallFact, Verdict, decide_call, pin_calls
 from toolbelay.planner.model import SessionState, StoredTool
 from toolbelay.sessions.port import Found, Opened, SaveStatus, StateUnavailableError
@@ -133,7 +133,7 @@ class AuthorizeToolCalls:
         )
 
     def _late(self, access: Access) -> bool:
-        return time.monotonic() > access.deadline - CONFLICT_MARGIN
+        return loop_time() > access.deadline - CONFLICT_MARGIN
 
 
 def _decisions(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,6 +12,7 @@ from toolbelay.authority.principal import Principal
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.routes import DEFAULT_ROUTE
 from toolbelay.catalog.snapshot import TenantSnapshot
+from toolbelay.clock import loop_time
 from toolbelay.errors import ErrorReason, ToolbelayError
 from toolbelay.storage.port import StorageUnavailableError
 
@@ -83,7 +83,7 @@ class ExplainDecision:
 
     async def __call__(self, admin: Principal, request: ExplainRequest, *, deadline: float) -> Explanation:
         """Explain. Raises ROUTE_NOT_FOUND, AUTHORITY_UNVERIFIABLE."""
-        limit = min(deadline, time.monotonic() + DEFAULT_SECONDS)
+        limit = min(deadline, loop_time() + DEFAULT_SECONDS)
         snapshot = await current_snapshot(self._ports, admin.tenant, limit)
         route = snapshot.route(request.route)
         if route is None:
@@ -95,7 +95,7 @@ class ExplainDecision:
                 who=admin.subject,
                 action="explain",
                 summary=summary,
-                timeout=max(limit - time.monotonic(), 0.05),
+                timeout=max(limit - loop_time(), 0.05),
             )
         except StorageUnavailableError:
             raise ToolbelayError(

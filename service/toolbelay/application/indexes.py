@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -13,6 +12,7 @@ import structlog
 from toolbelay.application.scene import Scene
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.snapshot import TenantSnapshot
+from toolbelay.clock import loop_time
 from toolbelay.ranking.port import TenantIndex
 
 MAX_OFFERED_INDEXES = 128
@@ -53,7 +53,7 @@ class TenantIndexes:
         index = self._of_tenant(tenant)
         refreshing = self._refreshing.get(tenant)
         if refreshing is not None and not refreshing.done():
-            left = max((deadline - time.monotonic()) * WAIT_SHARE, 0.0)
+            left = max((deadline - loop_time()) * WAIT_SHARE, 0.0)
             await asyncio.wait({refreshing}, timeout=min(left, CATCH_UP_SECONDS) if index.ready else left)
         return index
 

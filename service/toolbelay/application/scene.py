@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from toolbelay.catalog.formats import carries, default_cap
 from toolbelay.catalog.model import Tool
 from toolbelay.catalog.routes import Route
 from toolbelay.catalog.snapshot import TenantSnapshot
+from toolbelay.clock import loop_time
 from toolbelay.memo import Tally
 from toolbelay.planner.model import Bounds, Fact, Standing, StoredTool
 
@@ -107,7 +107,7 @@ class Scene:
         """
         if self._view.knows_catalog(self.snapshot.tools):
             return
-        now = time.monotonic()
+        now = loop_time()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(now + (deadline - now) / 2):
                 await self._view.prepare_catalog(self.snapshot.tools)

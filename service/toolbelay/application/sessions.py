@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +14,7 @@ from toolbelay.application.access import (
 )
 from toolbelay.application.ports import Ports
 from toolbelay.authority.principal import Principal
+from toolbelay.clock import loop_time
 from toolbelay.errors import ErrorReason, ToolbelayError
 from toolbelay.sessions.port import Opened, SessionRef, StateUnavailableError
 
@@ -93,4 +93,4 @@ def state_unavailable() -> ToolbelayError:
 
 
 def _limit(deadline: float) -> float:
-    return min(deadline, time.monotonic() + DEFAULT_SECONDS)
+    return min(deadline, loop_time() + DEFAULT_SECONDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from toolbelay.application.turn import SelectRequest
 from toolbelay.authority.principal import Principal
 from toolbelay.catalog.offered import Offered
 from toolbelay.catalog.snapshot import TenantSnapshot
+from toolbelay.clock import loop_time
 from toolbelay.planner.model import Origin, Plan, Reason, SessionState
 from toolbelay.sessions.port import Found, Opened, Saved, SaveStatus, StateUnavailableError, TurnKey
 
@@ -81,7 +81,7 @@ class TurnRun:
                 ended = Reason.SESSION_ENDED if saved.status is SaveStatus.ENDED else None
                 return Settled(planned, opened, saved.revision, ended)
             self._ports.events.state_conflict()
-            if time.monotonic() > self._access.deadline - CONFLICT_MARGIN:
+            if loop_time() > self._access.deadline - CONFLICT_MARGIN:
                 await self._merge(planned.plan)
                 return Settled(planned, opened, opened.revision, Reason.STATE_CONFLICT)
             self._ports.events.state_retry()

@@ -19,6 +19,7 @@ import structlog
 from toolbelay.catalog.coalesce import NextRead
 from toolbelay.catalog.generations import FreshnessEvents, GenerationRead, Generations
 from toolbelay.catalog.snapshot import SnapshotError, TenantSnapshot
+from toolbelay.clock import loop_time
 from toolbelay.errors import ErrorReason, ToolbelayError
 from toolbelay.sessions.port import StateUnavailableError
 from toolbelay.storage.failure import ForeignSchemaError
@@ -172,7 +173,7 @@ class Freshness(Generic[P]):
         if opinion is None:
             opinion = self._opinions[tenant] = NextRead(partial(self._proven_generation, tenant))
         task = opinion.after_now()
-        left = deadline - time.monotonic()
+        left = deadline - loop_time()
         done, _ = await asyncio.wait({task}, timeout=max(min(OPINION_SECONDS, left / 2), 0))
         value = task.result() if done else None
         if value is None or read.value is None:
@@ -276,8 +277,7 @@ class Freshness(Generic[P]):
 
     async def _within(self, task: asyncio.Task[_T], deadline: float) -> _T:
         """The result of a shared task by the deadline; the task goes on for the others."""
-        loop = asyncio.get_running_loop()
-        left = deadline - loop.time()
+        left = deadline - loop_time()
         timeout = None if left == float("inf") else max(left - min(MARGIN_SECONDS, left / 4), 0.0)
         done, _ = await asyncio.wait({task}, timeout=timeout)
         if not done:
@@ -300,7 +300,7 @@ class Freshness(Generic[P]):
 
     async def _repair(self, tenant: str, generation: int, deadline: float = float("inf")) -> bool:
         """Raise what Redis lacks; whether it answered."""
-        left = deadline - time.monotonic()
+        left = deadline - loop_time()
         try:
             await self._generations.raise_generation(tenant, generation, timeout=min(REPAIR_SECONDS, left / 4))
         except StateUnavailableError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -17,6 +16,7 @@ from toolbelay.application.turn import CALLER_OWNED, SelectAnswer, SelectRequest
 from toolbelay.authority.principal import Principal
 from toolbelay.catalog.formats import WireFormat
 from toolbelay.catalog.raw_json import JsonTextError, NotJsonError
+from toolbelay.clock import loop_time
 from toolbelay.errors import ToolbelayError, invalid
 from toolbelay.ext_proc.body import MAX_VALUES, Body, TooManyValuesError, read_body
 from toolbelay.ext_proc.calls import UnreadableAnswerError, called_names, read_response, without_denied
@@ -195,7 +195,7 @@ class Processor:
         if self._running >= self.options.max_concurrent:
             self.metrics.overloaded()
             raise OutageError(grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED: too many requests at once")
-        deadline = time.monotonic() + self.options.deadline
+        deadline = loop_time() + self.options.deadline
         self._running += 1
         try:
             async with asyncio.timeout_at(deadline):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite
 
@@ -12,6 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from toolbelay.catalog.model import Tool
+from toolbelay.clock import loop_time
 from toolbelay.planner.model import Scored
 from toolbelay.ranking.admission import admitted
 from toolbelay.ranking.corpus import Corpus, Rows, build_corpus
@@ -208,7 +208,7 @@ class CatalogIndex:
     async def _candidates(self, searchable: Searchable, query: RankQuery) -> list[Document]:
         """What the model chooses from: the best by hybrid, or by keyword; else the first eligible tools."""
         corpus = searchable.corpus
-        until = min(time.monotonic() + CANDIDATE_SECONDS, query.deadline - FALLBACK_SECONDS)
+        until = min(loop_time() + CANDIDATE_SECONDS, query.deadline - FALLBACK_SECONDS)
         wide = replace(query, threshold=0.0, limit=REWRITE_CANDIDATES, sticky=False, chooses=True, deadline=until)
         found: tuple[Scored, ...] = ()
         for name in ("hybrid", "keyword"):

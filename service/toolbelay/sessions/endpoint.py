@@ -8,7 +8,6 @@ call reads, no write sent twice, and the knowledge that a generation came over a
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from msgspec import Struct
 from redis import exceptions as errors
 from redis.asyncio.connection import AbstractConnection
 
+from toolbelay.clock import loop_time
 from toolbelay.sessions import faults
 from toolbelay.sessions.breaker import Breaker
 from toolbelay.sessions.lua import Script, command
@@ -170,7 +170,7 @@ class Endpoint:
             raise StateUnavailableError(faults.CONNECTION)
         if not self.breaker.admit():
             raise StateUnavailableError(faults.BREAKER_OPEN)
-        progress = _Progress(self._now() + timeout)
+        progress = _Progress(loop_time() + timeout)
         told = False
         try:
             lane = self._pick(call)
@@ -245,7 +245,7 @@ class Endpoint:
             connected = lane.connected
             if lane.closed or lane.in_flight >= AT_ONCE or (lane.in_flight and not connected):
                 continue
-            if lane.late_since and lane.is_late(self._now()):
+            if lane.late_since and lane.is_late(loop_time()):
                 late = late if lane.in_flight else lane
             elif connected and (key is None or lane.proves(key, self._era)):
                 if not lane.in_flight:
@@ -260,7 +260,7 @@ class Endpoint:
     def _pick_proven(self, key: bytes | None) -> _Lane | None:
         """Full or late, if need be: what is asked of it is short, and wanted when the others have no proof."""
         proven = [lane for lane in self._lanes if key is not None and not lane.closed and lane.proves(key, self._era)]
-        return min(proven, key=lambda lane: (lane.is_late(self._now()), lane.in_flight), default=None)
+        return min(proven, key=lambda lane: (lane.is_late(loop_time()), lane.in_flight), default=None)
 
     def _added(self) -> _Lane | None:
         if len(self._lanes) >= self._size:
@@ -268,12 +268,9 @@ class Endpoint:
         self._lanes.append(_Lane(self._make(), self._era))
         return self._lanes[-1]
 
-    def _now(self) -> float:
-        return time.monotonic()  # the clock of loops; asking the loop costs a system call (getpid)
-
     def _may_grow(self) -> bool:
         at_work = sum(1 for lane in self._lanes if (lane.connected and not lane.late_since) or lane.in_flight)
-        return at_work < min(KEPT, self._size) and self._now() >= self._grow_after
+        return at_work < min(KEPT, self._size) and loop_time() >= self._grow_after
 
     def _call_next(self) -> None:
         """Let one call that waits for a place look again."""
@@ -290,7 +287,7 @@ class Endpoint:
             new = not lane.connected
             if new:
                 progress.stage = _Stage.CONNECTING
-                self._grow_after = self._now() + GROW_AGAIN
+                self._grow_after = loop_time() + GROW_AGAIN
                 async with asyncio.timeout_at(progress.deadline):
                     await self._connect(lane)
                 self._grow_after = float("-inf")
@@ -301,7 +298,7 @@ class Endpoint:
         except (asyncio.CancelledError, TimeoutError):
             sound = progress.stage is _Stage.SENT and lane.connected
             if sound and not lane.late_since:
-                lane.late_since = self._now()
+                lane.late_since = loop_time()
             raise
         finally:
             lane.in_flight -= 1

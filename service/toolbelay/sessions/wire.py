@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, cast
@@ -17,6 +16,8 @@ from typing import Any, cast
 import hiredis
 from redis import exceptions as errors
 from redis.asyncio.connection import AbstractConnection
+
+from toolbelay.clock import loop_time
 
 _MORE = object()  # hiredis: the reply is not complete
 _MARK = b"*2\r\n$4\r\nPING\r\n$8\r\n%08d\r\n"
@@ -110,7 +111,7 @@ class Wire(asyncio.Protocol):
         self._timer = self._loop.call_at(when, self._expire)
 
     def _expire(self) -> None:
-        now, following = time.monotonic() + _TICK, _NEVER
+        now, following = loop_time() + _TICK, _NEVER
         self._timer, self._wakes_at = None, _NEVER
         for waiting in self._waiting:
             if isinstance(waiting, _Marked) or waiting.future.done():

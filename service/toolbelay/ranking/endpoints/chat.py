@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import httpx
 
+from toolbelay.clock import loop_time
 from toolbelay.ranking.endpoints.http import EndpointError, open_client, post_json
 
 TIMEOUT_SECONDS = 10.0
@@ -61,7 +61,7 @@ class ChatEndpoint:
             "temperature": 0,
             "max_tokens": ANSWER_TOKENS,
         }
-        last = time.monotonic() + self._timeout
+        last = loop_time() + self._timeout
         async with asyncio.timeout_at(min(deadline, last)):
             answer = await post_json(self._client, "chat/completions", body, MAX_ANSWER_BYTES)
         return picked(_content(answer))
