@@ -22,7 +22,8 @@ from toolbelay.ranking.port import RankQuery
 from toolbelay.ranking.query import TEXTS as READ
 from toolbelay.ranking.query import TOKENS, read_query, vocabulary
 from toolbelay.ranking.stored_rows import STORED_ROWS, StoredRows
-from toolbelay.ranking.vectors import WORDS, StaticEmbedder
+from toolbelay.ranking.vectors import StaticEmbedder
+from toolbelay.ranking.word_vectors import WORDS
 
 TOOLS: dict[str, Tool] = {
     world.tool_id(line): tool(world.tool_id(line), line["description"], line["input_schema"]["properties"])

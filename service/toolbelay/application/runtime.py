@@ -39,8 +39,8 @@ from toolbelay.ranking.found_rows import FOUND_ROWS
 from toolbelay.ranking.query import TEXTS, TOKENS
 from toolbelay.ranking.stored_rows import STORED_ROWS
 from toolbelay.ranking.vector_table import VECTORS
-from toolbelay.ranking.vectors import WORDS
 from toolbelay.ranking.wiring import IndexMaker
+from toolbelay.ranking.word_vectors import WORDS
 from toolbelay.sessions.connect import open_link
 from toolbelay.sessions.store import RedisSessionStore
 from toolbelay.settings import Settings

@@ -14,6 +14,7 @@ MAX_ROWS = 262_144  # of all entries of one catalog: 8 bytes each
 FoundRows = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]  # ascending, each once; what each has
 
 FOUND_ROWS = Tally()  # for metrics
+NO_ROWS: FoundRows = np.zeros(0, np.int32), np.zeros(0, np.float32)
 
 
 class FoundMemo:
@@ -54,7 +55,7 @@ def greatest(found: Sequence[FoundRows], size: int) -> FoundRows:
     if len(found) == 1:
         return found[0]
     if not found:
-        return np.zeros(0, np.int32), np.zeros(0, np.float32)
+        return NO_ROWS
     best = np.zeros(size, np.float32)
     (rows, weights), *others = found
     best[rows] = weights

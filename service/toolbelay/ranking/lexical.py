@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from toolbelay.ranking.found_rows import FoundMemo, FoundRows, greatest, summed
+from toolbelay.ranking.found_rows import NO_ROWS, FoundMemo, FoundRows, greatest, summed
 from toolbelay.ranking.postings import Postings
 from toolbelay.ranking.query import QueryWords
 
@@ -22,7 +22,6 @@ Scores = npt.NDArray[np.float32]
 ToolWords = Mapping[str, float]  # word → its weight in one tool
 
 _Ways = Sequence[tuple[str, float]]  # words and what each counts
-_NOTHING = np.zeros(0, np.int32), np.zeros(0, np.float32)
 
 
 class LexicalIndex:
@@ -52,14 +51,8 @@ class LexicalIndex:
         IDF and an unknown word as much as a word of one tool. So it does not grow with the catalog, nor
         with the query. Of a word and its synonyms the best counts, once.
         """
-        attainable = 0.0
-        found: list[FoundRows] = []
-        for word, weight in query.weights.items():
-            number = self._vocabulary.get(word)
-            attainable += weight * (self._unknown if number is None else self._idf[number])
-            if number is not None and word not in query.alternatives:
-                rows, weights = self._postings(number)
-                found.append((rows, weights if weight == 1.0 else np.float32(weight) * weights))
+        attainable, plain = self._asked(query)
+        found = [self._postings(self._vocabulary[word], weight) for word, weight in plain]
         found += [self._best_of(query, word) for word in query.alternatives]
         total = summed(found, self.size)
         if attainable > 0:
@@ -68,13 +61,7 @@ class LexicalIndex:
 
     def shares(self, query: QueryWords, tools: Sequence[ToolWords]) -> list[float]:
         """As `scores`, of a few tools by their words (`words_of`)."""
-        attainable = 0.0
-        plain: list[tuple[str, float]] = []
-        for word, weight in query.weights.items():
-            number = self._vocabulary.get(word)
-            attainable += weight * (self._unknown if number is None else self._idf[number])
-            if number is not None and word not in query.alternatives:
-                plain.append((word, weight))
+        attainable, plain = self._asked(query)
         groups = [self._ways(query, word) for word in query.alternatives]
         if attainable <= 0:
             return [0.0] * len(tools)
@@ -98,6 +85,17 @@ class LexicalIndex:
         number = self._vocabulary.get(word)
         return 1.0 if number is None else self._distinctions[number]
 
+    def _asked(self, query: QueryWords) -> tuple[float, list[tuple[str, float]]]:
+        """The greatest sum that a tool could reach; the words without synonyms that some tool has, with their weights."""
+        attainable = 0.0
+        plain: list[tuple[str, float]] = []
+        for word, weight in query.weights.items():
+            number = self._vocabulary.get(word)
+            attainable += weight * (self._unknown if number is None else self._idf[number])
+            if number is not None and word not in query.alternatives:
+                plain.append((word, weight))
+        return attainable, plain
+
     def _ways(self, query: QueryWords, word: str) -> list[tuple[str, float]]:
         """A word of the query and its synonyms, as far as some tool has them, with their weights.
 
@@ -117,7 +115,7 @@ class LexicalIndex:
         ways = query.alternatives.get(word)
         if ways is None:
             number = self._vocabulary.get(word)
-            return _NOTHING if number is None else self._answers(number, query.weights[word])
+            return NO_ROWS if number is None else self._answers(number, query.weights[word])
         key = ("answers", word, query.weights[word], *ways.items())
         found = self._memo.get(key)
         if found is None:
@@ -142,18 +140,16 @@ class LexicalIndex:
         key = (word, query.weights.get(word, 0.0), *query.alternatives[word].items())
         found = self._memo.get(key)
         if found is None:
-            each = []
-            for way, weight in self._ways(query, word):
-                rows, weights = self._postings(self._vocabulary[way])
-                each.append((rows, weights if weight == 1.0 else np.float32(weight) * weights))
+            each = [self._postings(self._vocabulary[way], weight) for way, weight in self._ways(query, word)]
             found = greatest(each, self.size)
             self._memo.put(key, found)
         return found
 
-    def _postings(self, number: int) -> FoundRows:
-        """The rows that have a word, ascending, and their weights."""
+    def _postings(self, number: int, weight: float) -> FoundRows:
+        """The rows that have a word, ascending, and `weight` times their weights."""
         span = slice(self._starts[number], self._starts[number + 1])
-        return self.postings.rows[span], self.postings.weights[span]
+        weights = self.postings.weights[span]
+        return self.postings.rows[span], weights if weight == 1.0 else weights * np.float32(weight)
 
 
 def _sum_of(held: ToolWords, plain: _Ways, groups: Sequence[_Ways]) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from toolbelay.ranking.static_table import EmbeddingError
 from toolbelay.ranking.word_vectors import WORDS, Vectors, WordVectors
 
-__all__ = ["WORDS", "Embedder", "EmbeddingError", "StaticEmbedder", "Vectors", "unit"]
+__all__ = ["Embedder", "EmbeddingError", "StaticEmbedder", "Vectors", "unit"]
 
 
 class Embedder(Protocol):
