@@ -67,14 +67,12 @@ def _meant(path: str) -> str:
     A key of that very name in another block comes first (`max_tools` beside `sticky` instead of in it).
     """
     block, _, key = path.rpartition(".")
-    paths = [path for path in _paths(Route) if path != block]
-    for same in (known for known in paths if known.rpartition(".")[2] == key):
-        return same
-    beside = {known: known.rpartition(".")[2] for known in paths if known.rpartition(".")[0] == block}
-    for place in (beside, {known: known.rpartition(".")[2] for known in paths}):
-        near = difflib.get_close_matches(key, place.values(), n=1, cutoff=_ALIKE)
+    everywhere = [(known, *known.rpartition(".")[::2]) for known in _paths(Route) if known != block]
+    beside = [place for place in everywhere if place[1] == block]
+    for places, alike in ((everywhere, 1.0), (beside, _ALIKE), (everywhere, _ALIKE)):
+        near = difflib.get_close_matches(key, [name for _, _, name in places], n=1, cutoff=alike)
         if near:
-            return next(known for known, name in place.items() if name == near[0])
+            return next(known for known, _, name in places if name == near[0])
     return ""
 
 

@@ -30,7 +30,7 @@ class View(Protocol):
         """Learn about many tools without holding the event loop."""
 
     def knows_catalog(self, tools: Mapping[str, Tool], action: Action = "advertise") -> bool:
-        """Whether `prepare_catalog` has nothing to do."""
+        """Whether all of the catalog is known, so that `prepare_catalog` has nothing to learn."""
 
     async def prepare_catalog(self, tools: Mapping[str, Tool], action: Action = "advertise") -> None:
         """Learn about a snapshot's whole catalog."""

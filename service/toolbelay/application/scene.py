@@ -46,7 +46,7 @@ class Permits(Protocol):
         """Whether policy lets the caller be advertised this tool."""
 
     def knows_catalog(self, tools: Mapping[str, Tool]) -> bool:
-        """Whether `prepare_catalog` has nothing to do."""
+        """Whether all of the catalog is known, so that `prepare_catalog` has nothing to learn."""
 
     async def prepare_catalog(self, tools: Mapping[str, Tool]) -> None:
         """Learn about a snapshot's whole catalog without holding the event loop."""

@@ -201,7 +201,7 @@ class EligibilityView:
                 await self._learn_in_chunks(self._unknown(unknown, action), action)
 
     def knows_catalog(self, tools: Mapping[str, Tool], action: Action = "advertise") -> bool:
-        """Whether `prepare_catalog` has nothing to do."""
+        """Whether all of the catalog is known, so that `prepare_catalog` has nothing to learn."""
         held = self._classes.held(tools)
         return held is not None and self._decisions.complete.get(action) == held.serial
 

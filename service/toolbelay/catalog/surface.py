@@ -30,7 +30,10 @@ class Digester:
 
 
 class Rendered(Struct, frozen=True, gc=False, cache_hash=True):
-    """A tool as a model is shown it in one format. `tool_id`, `fingerprint` (hex): "" of an item that is the caller's own."""
+    """A tool as a model is shown it in one format.
+
+    `tool_id`: "" of an item that is the caller's own. `fingerprint`: in hex, "" of one that is no plain function tool.
+    """
 
     tool_id: str
     name: str

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 from toolbelay.application.apply_config import ApplyConfig
 from toolbelay.application.apply_tenant import ResyncGenerations
+from toolbelay.sessions import faults
 from toolbelay.sessions.connect import open_link, parse
 from toolbelay.sessions.observer import Unobserved
 from toolbelay.sessions.port import StateUnavailableError
@@ -21,7 +22,7 @@ from toolbelay.storage.reader import SqlCatalogReader
 from toolbelay.storage.writer import SqlConfigWriter
 
 # Causes of a Redis that does not answer, among those of docs/state.md; the others are refusals of one that does.
-_UNREACHED = frozenset({"connection", "timeout", "breaker_open", "pool_exhausted"})
+_UNREACHED = frozenset({faults.CONNECTION, faults.TIMEOUT, faults.BREAKER_OPEN, faults.POOL_EXHAUSTED})
 # Commands raise generations and ping; no key that they touch depends on the secret.
 _UNUSED_SECRET = bytes(32)
 

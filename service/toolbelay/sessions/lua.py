@@ -31,35 +31,28 @@ class Script:
     args: tuple[str, ...]
     variadic: bool
     sha: str = field(init=False)
-    _hash_head: bytes = field(init=False, repr=False)  # what every EVALSHA of a fixed number of arguments begins with
+    _by_hash: bytes = field(init=False, repr=False)  # the words of every EVALSHA before its keys
 
     def __post_init__(self) -> None:
         # EVALSHA's own naming of scripts, not a security measure.
         digest = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
         object.__setattr__(self, "sha", digest)
-        words = (b"EVALSHA", digest.encode(), b"%d" % len(self.keys))
-        head = b"*%d\r\n" % (len(words) + len(self.keys) + len(self.args)) + _bulks(words)
-        object.__setattr__(self, "_hash_head", head)
+        object.__setattr__(self, "_by_hash", _bulks((b"EVALSHA", digest.encode(), b"%d" % len(self.keys))))
 
     def by_hash(self, keys: tuple[bytes, ...], args: tuple[bytes, ...]) -> bytes:
         """The EVALSHA command in wire form. Raises ScriptContractError on a wrong count of keys or arguments."""
-        if self.variadic:
-            return self._command(b"EVALSHA", self.sha.encode(), keys, args)
-        if len(keys) != len(self.keys) or len(args) != len(self.args):
-            raise ScriptContractError(f"{self.name}: {len(keys)} keys and {len(args)} arguments given")
-        return self._hash_head + _bulks((*keys, *args))
+        self._check_counts(keys, args)
+        return b"*%d\r\n" % (3 + len(keys) + len(args)) + self._by_hash + _bulks((*keys, *args))
 
     def by_source(self, keys: tuple[bytes, ...], args: tuple[bytes, ...]) -> bytes:
         """The EVAL command in wire form, which also teaches the server the script."""
-        return self._command(b"EVAL", self.source.encode(), keys, args)
+        self._check_counts(keys, args)
+        return command(b"EVAL", self.source.encode(), b"%d" % len(keys), *keys, *args)
 
-    def _command(self, verb: bytes, script: bytes, keys: tuple[bytes, ...], args: tuple[bytes, ...]) -> bytes:
-        if len(keys) != len(self.keys) or not self._takes(len(args)):
+    def _check_counts(self, keys: tuple[bytes, ...], args: tuple[bytes, ...]) -> None:
+        short = len(self.args) - len(args)
+        if len(keys) != len(self.keys) or (short > 1 if self.variadic else short):
             raise ScriptContractError(f"{self.name}: {len(keys)} keys and {len(args)} arguments given")
-        return command(verb, script, b"%d" % len(keys), *keys, *args)
-
-    def _takes(self, count: int) -> bool:
-        return count >= len(self.args) - 1 if self.variadic else count == len(self.args)
 
 
 def command(*words: bytes) -> bytes:
@@ -71,7 +64,7 @@ def _bulks(words: Iterable[bytes]) -> bytes:
     parts: list[bytes] = []
     for word in words:
         size = len(word)
-        parts += (_SIZES[size] if size < 256 else b"$%d\r\n" % size, word, b"\r\n")
+        parts += (_SIZES[size] if size < len(_SIZES) else b"$%d\r\n" % size, word, b"\r\n")
     return b"".join(parts)
 
 
