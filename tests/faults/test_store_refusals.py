@@ -85,6 +85,25 @@ async def test_a_read_only_server_is_told_and_passes(session: Session, server: R
     assert (opened.found, opened.generation, opened.fresh_connection) == (Found.PRESENT, 3, True)
 
 
+async def test_a_server_that_cannot_persist_still_tells_the_generation(session: Session, server: RedisServer) -> None:
+    """MISCONF refuses what writes, and PING; what only reads goes on."""
+    await session.store.raise_generation("acme", 3, timeout=TIMEOUT)
+    await session.begin(state_of("a/kept"))
+    (server.directory / "dump.rdb" / "in the way").mkdir(parents=True)
+    server.command("CONFIG", "SET", "save", "3600 1")
+    server.command("BGSAVE")
+    await wait_until_async(lambda: _refuses_writes(server), 10)
+    assert await cause_of(quick_open(session)) == "misconf"
+    assert await session.store.generation("acme", timeout=TIMEOUT) == (3, True)
+    assert names((await session.peek()).state) == ["a/kept"]
+
+
+def _refuses_writes(server: RedisServer) -> bool:
+    told = server.command("INFO", "persistence")
+    assert isinstance(told, dict)
+    return bool(told["rdb_last_bgsave_status"] != "ok")
+
+
 async def test_a_replica_without_its_primary_is_told_and_passes(session: Session, server: RedisServer) -> None:
     """Row 41, MASTERDOWN: it would not even read."""
     await session.begin(state_of("a/kept"))

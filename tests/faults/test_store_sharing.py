@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
+import hiredis
 import pytest
 from msgspec import structs
 
@@ -15,6 +16,7 @@ from tests.support.proxy import Proxy
 from tests.support.servers import RedisServer, Server
 from tests.support.waiting import wait_until_async
 from toolbelay.sessions.endpoint import AT_ONCE
+from toolbelay.sessions.keys import generation_key
 from toolbelay.sessions.port import Found, SessionStore, StateUnavailableError
 
 pytestmark = pytest.mark.faults
@@ -161,8 +163,8 @@ async def test_a_reply_that_nobody_asked_for_ends_the_connection(stores: Stores)
         nonlocal accepted
         accepted += 1
         while asked := await reader.read(65536):
-            mark = asked.split(b"\r\n")[4]
-            writer.write(b"$%d\r\n%b\r\n:1\r\n:2\r\n" % (len(mark), mark))
+            mark = asked.split(b"\r\n")[-2]
+            writer.write(b":1\r\n$%d\r\n%b\r\n:2\r\n" % (len(mark), mark))
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
@@ -172,3 +174,46 @@ async def test_a_reply_that_nobody_asked_for_ends_the_connection(stores: Stores)
             await store.end(REF, timeout=1)
             assert accepted == calls
         await stores.close()
+
+
+@pytest.mark.parametrize("lost", [{0}, {1}, {2}, {0, 1}, {0, 1, 2}, {3}, {2, 3}, {0, 3}])
+async def test_a_reply_lost_in_the_middle_gives_nobody_the_reply_of_another(stores: Stores, lost: set[int]) -> None:
+    """`lost`: which of the replies to three calls that left together, and to what else was in their packet."""
+    loses = False
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        commands = hiredis.Reader()
+        while asked := await reader.read(65536):
+            commands.feed(asked)
+            replies = []
+            while (command := commands.gets()) is not False:
+                told = b"%d" % tenants.index(command[1]) if command[0] == b"GET" else command[-1]
+                replies.append(b"$%d\r\n%b\r\n" % (len(told), told))
+            writer.writelines(r for place, r in enumerate(replies) if not (loses and place in lost))
+        writer.close()
+
+    tenants = [generation_key(f"tenant-{number}") for number in range(3)]
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        store = stores.make(f"redis://127.0.0.1:{port}/0", pool_size=1)
+        assert await store.generation("tenant-1", timeout=5) == (1, True)
+        loses = True
+        calls = [asyncio.create_task(store.generation(f"tenant-{number}", timeout=0.3)) for number in range(3)]
+        await asyncio.sleep(0.05)
+        loses = False
+        calls += [asyncio.create_task(store.generation(f"tenant-{number}", timeout=5)) for number in (2, 1, 0)]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        for number, outcome in zip((0, 1, 2, 2, 1, 0), found, strict=True):
+            if isinstance(outcome, BaseException):
+                assert isinstance(outcome, StateUnavailableError)
+            else:
+                assert outcome[0] == number
+        await wait_until_async(lambda: _answers(store), 5, "the breaker lets calls through again")
+        assert [(await store.generation(f"tenant-{number}", timeout=5))[0] for number in range(3)] == [0, 1, 2]
+        await stores.close()
+
+
+async def _answers(store: SessionStore) -> bool:
+    with contextlib.suppress(StateUnavailableError):
+        return (await store.generation("tenant-1", timeout=5))[0] == 1
+    return False

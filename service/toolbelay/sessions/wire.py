@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import hiredis
@@ -20,7 +20,7 @@ from redis.asyncio.connection import AbstractConnection
 from toolbelay.clock import loop_time
 
 _MORE = object()  # hiredis: the reply is not complete
-_MARK = b"*2\r\n$4\r\nPING\r\n$8\r\n%08d\r\n"
+_MARK = b"*2\r\n$4\r\nECHO\r\n$8\r\n%08d\r\n"  # PING is refused by a server that cannot persist
 _MARKS = 100_000_000
 _NEVER = float("inf")
 _TICK = 0.001  # seconds: what a timer of the loop may come too early
@@ -39,7 +39,7 @@ class _Waiting:
 
 
 class _Marked:
-    """The mark before the replies to what was written together."""
+    """The mark behind the replies to what was written together."""
 
     __slots__ = ("number",)
 
@@ -52,14 +52,15 @@ class Wire(asyncio.Protocol):
 
     Replies belong to calls by their order alone. So a call that is given up keeps its place in it, and its reply is
     read and thrown away: `owing` says whether one is still to come. Whatever lies between may swallow bytes and go on
-    (TCP does not, a middlebox can); so each packet begins with a PING of its own number, and a number out of its turn
-    ends the connection before any reply behind it is given to the wrong call.
+    (TCP does not, a middlebox can); so each packet ends with an ECHO of its own number, and its replies are given to its
+    calls when that number comes in its turn. Anything else there ends the connection, and nobody gets a reply.
     """
 
     def __init__(self, connection: AbstractConnection) -> None:
         """Take over. The connection's own methods must not be used but `disconnect`."""
         self.open = True
         self._waiting: deque[_Waiting | _Marked] = deque()
+        self._answered: list[_Waiting] = []  # whose replies are there, but not the mark behind them
         self._mark = int.from_bytes(os.urandom(4)) % _MARKS
         self._unsent: list[bytes] = []
         self._loop = asyncio.get_running_loop()
@@ -84,9 +85,6 @@ class Wire(asyncio.Protocol):
             future.set_exception(errors.ConnectionError("the connection was closed"))
             return future
         if not self._unsent:
-            self._mark = mark = (self._mark + 1) % _MARKS
-            self._waiting.append(_Marked(mark))
-            self._unsent.append(_MARK % mark)
             self._loop.call_soon(self._send)
         self._waiting.append(_Waiting(future, len(commands), deadline))
         self._unsent += commands
@@ -97,11 +95,15 @@ class Wire(asyncio.Protocol):
     @property
     def owing(self) -> bool:
         """Whether the reply to a call that was given up has yet to come."""
-        return any(isinstance(waiting, _Waiting) and waiting.future.done() for waiting in self._waiting)
+        return any(waiting.future.done() for waiting in self._calls())
 
     def abort(self) -> None:
         """End it now. Calls that wait fail."""
         self._give_up(errors.ConnectionError("the connection was given up"))
+
+    def _calls(self) -> Iterator[_Waiting]:
+        yield from self._answered
+        yield from (waiting for waiting in self._waiting if isinstance(waiting, _Waiting))
 
     def _wake(self, when: float) -> None:
         """One timer for all that wait: a timer for each call costs more than the call's part of the trip."""
@@ -113,8 +115,8 @@ class Wire(asyncio.Protocol):
     def _expire(self) -> None:
         now, following = loop_time() + _TICK, _NEVER
         self._timer, self._wakes_at = None, _NEVER
-        for waiting in self._waiting:
-            if isinstance(waiting, _Marked) or waiting.future.done():
+        for waiting in self._calls():
+            if waiting.future.done():
                 continue
             if waiting.deadline <= now:
                 waiting.future.set_exception(TimeoutError())
@@ -127,6 +129,9 @@ class Wire(asyncio.Protocol):
         """Write what was gathered since the event loop's last turn: one system call, one packet, one wake-up there."""
         unsent, self._unsent = self._unsent, []
         if self.open:
+            self._mark = mark = (self._mark + 1) % _MARKS
+            self._waiting.append(_Marked(mark))
+            unsent.append(_MARK % mark)
             self._transport.write(b"".join(unsent))
 
     def data_received(self, data: bytes) -> None:
@@ -140,17 +145,23 @@ class Wire(asyncio.Protocol):
                     if not _is_mark(reply, first.number):
                         self._give_up(_out_of_turn(reply))
                         return
+                    self._deliver()
                     continue
                 first.replies.append(reply)
                 if len(first.replies) == first.count:
                     waiting.popleft()
-                    if not first.future.done():
-                        first.future.set_result(first.replies)
+                    self._answered.append(first)
         except errors.InvalidResponse as error:
             self._give_up(error)
         else:
             if not waiting and reader.has_data():
                 self._give_up(errors.InvalidResponse("a reply that no call asked for"))
+
+    def _deliver(self) -> None:
+        for answered in self._answered:
+            if not answered.future.done():
+                answered.future.set_result(answered.replies)
+        self._answered.clear()
 
     def eof_received(self) -> None:
         self._end(errors.ConnectionError("the server closed the connection"))
@@ -166,10 +177,11 @@ class Wire(asyncio.Protocol):
         self.open = False
         if self._timer is not None:
             self._timer.cancel()
-        while self._waiting:
-            waiting = self._waiting.popleft()
-            if isinstance(waiting, _Waiting) and not waiting.future.done():
+        for waiting in self._calls():
+            if not waiting.future.done():
                 waiting.future.set_exception(error)
+        self._answered.clear()
+        self._waiting.clear()
 
 
 def _is_mark(reply: object, number: int) -> bool:
@@ -177,5 +189,5 @@ def _is_mark(reply: object, number: int) -> bool:
 
 
 def _out_of_turn(reply: object) -> Exception:
-    """What ends the connection: the server's own refusal (LOADING, NOAUTH), or the loss of a reply."""
+    """What ends the connection: the server's own refusal (NOAUTH, BUSY), or the loss of a reply."""
     return reply if isinstance(reply, errors.RedisError) else errors.ConnectionError("a reply out of its turn")
