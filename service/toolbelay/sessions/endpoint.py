@@ -22,13 +22,13 @@ from redis.asyncio.connection import AbstractConnection
 from toolbelay.clock import loop_time
 from toolbelay.sessions import faults
 from toolbelay.sessions.breaker import Breaker
+from toolbelay.sessions.lane import Lane
 from toolbelay.sessions.lua import Script, command
 from toolbelay.sessions.port import StateUnavailableError
 from toolbelay.sessions.wire import Wire
 
 AT_ONCE = 32  # calls that share a connection
 KEPT = 2  # connections that concurrent calls open before they share one: who loses one then loses no proof
-LATE_SECONDS = 5.0  # that a connection may owe a late reply before it is given up
 GROW_AGAIN = 1.0  # seconds after a failed connect in which calls share what there is
 TELLING_TIMEOUT = 0.05  # seconds; a call given less that runs out of time says nothing of the server
 _ASKING = command(b"ASKING")
@@ -67,59 +67,6 @@ class Reply(Struct, frozen=True, gc=False):
 _NOTHING_SENT = Reply(fresh=True)
 
 
-class _Lane:
-    """A connection, the calls on it, and the generation keys that it is proven for in its current era.
-
-    The set is replaced, never emptied: who vouches late, for what the connection was before, changes nothing.
-    `closed`: no further calls, because it is being connected or ends when its last call does. `late_since`: a call
-    was given up on it then, and its reply may still be to come; 0 = none.
-    """
-
-    __slots__ = ("closed", "connection", "era", "in_flight", "late_since", "proven", "wire")
-
-    def __init__(self, connection: AbstractConnection, era: int) -> None:
-        self.connection = connection
-        self.era = era
-        self.proven: set[bytes] = set()
-        self.wire: Wire | None = None
-        self.in_flight = 0
-        self.closed = False
-        self.late_since = 0.0
-
-    @property
-    def connected(self) -> bool:
-        return self.wire is not None and self.wire.open
-
-    def proves(self, key: bytes, era: int) -> bool:
-        return self.era == era and key in self.proven and self.connected
-
-    def renew(self, era: int) -> None:
-        self.era, self.proven = era, set()
-
-    def is_late(self, now: float) -> bool:
-        """Whether a reply is overdue. A connection that owes it for too long is given up, unless calls wait on it."""
-        if self.late_since and not (self.wire is not None and self.wire.owing):
-            self.late_since = 0.0
-        elif self.late_since and now > self.late_since + LATE_SECONDS and not self.in_flight:
-            self.give_up()
-        return self.late_since > 0
-
-    def give_up(self) -> None:
-        self.late_since = 0.0
-        if self.wire is not None:
-            self.wire.abort()
-
-    async def disconnect(self, era: int) -> None:
-        """Without calls: to what it was before it was ever connected."""
-        self.closed, self.late_since = True, 0.0
-        wire, self.wire = self.wire, None
-        if wire is not None:
-            wire.abort()
-        self.renew(era)
-        await self.connection.disconnect(nowait=True)
-        self.closed = False
-
-
 class _Stage(Enum):
     WAITING = 0  # for a free connection
     CONNECTING = 1
@@ -151,7 +98,7 @@ class Endpoint:
         self._make = make
         self._aim = aim
         self._size = size
-        self._lanes: list[_Lane] = []
+        self._lanes: list[Lane] = []
         self._queue: deque[asyncio.Future[None]] = deque()
         self._era = 0
         self._grow_after = float("-inf")
@@ -215,7 +162,7 @@ class Endpoint:
         self._closed = True
         await self.forget()
 
-    async def _place(self, call: Call, progress: _Progress) -> _Lane:
+    async def _place(self, call: Call, progress: _Progress) -> Lane:
         """Wait for a connection with room."""
         while True:
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -231,21 +178,25 @@ class Endpoint:
             if lane is not None:
                 return lane
 
-    def _pick(self, call: Call) -> _Lane | None:
+    def _pick(self, call: Call) -> Lane | None:
+        for lane in self._lanes:
+            if lane.late_since:
+                lane.settle(loop_time())
+        return self._pick_proven(call.generation_key) if call.proven else self._pick_any(call.generation_key)
+
+    def _pick_any(self, key: bytes | None) -> Lane | None:
         """A connection with room: a proven one first, then a connected one, then one to connect.
 
         A proven one at work is left alone while there are fewer than `KEPT`: when it is lost, a second one that is
         proven too lets the others go on, whether SQL can be asked or not. One that owes a late reply is given up when
         there is no other.
         """
-        if call.proven:
-            return self._pick_proven(call.generation_key)
-        key, spare, busy, late = call.generation_key, None, None, None
+        spare, busy, late = None, None, None
         for lane in self._lanes:
             connected = lane.connected
             if lane.closed or lane.in_flight >= AT_ONCE or (lane.in_flight and not connected):
                 continue
-            if lane.late_since and lane.is_late(loop_time()):
+            if lane.late_since:
                 late = late if lane.in_flight else lane
             elif connected and (key is None or lane.proves(key, self._era)):
                 if not lane.in_flight:
@@ -257,15 +208,15 @@ class Endpoint:
             return busy
         return spare or self._added() or busy or _given_up(late)
 
-    def _pick_proven(self, key: bytes | None) -> _Lane | None:
+    def _pick_proven(self, key: bytes | None) -> Lane | None:
         """Full or late, if need be: what is asked of it is short, and wanted when the others have no proof."""
         proven = [lane for lane in self._lanes if key is not None and not lane.closed and lane.proves(key, self._era)]
-        return min(proven, key=lambda lane: (lane.is_late(loop_time()), lane.in_flight), default=None)
+        return min(proven, key=lambda lane: (lane.late_since > 0, lane.in_flight), default=None)
 
-    def _added(self) -> _Lane | None:
+    def _added(self) -> Lane | None:
         if len(self._lanes) >= self._size:
             return None
-        self._lanes.append(_Lane(self._make(), self._era))
+        self._lanes.append(Lane(self._make(), self._era))
         return self._lanes[-1]
 
     def _may_grow(self) -> bool:
@@ -280,7 +231,7 @@ class Endpoint:
                 place.set_result(None)
                 return
 
-    async def _over(self, lane: _Lane, call: Call, asking: bool, progress: _Progress) -> Reply:  # noqa: FBT001
+    async def _over(self, lane: Lane, call: Call, asking: bool, progress: _Progress) -> Reply:  # noqa: FBT001
         lane.in_flight += 1
         sound = False
         try:
@@ -309,7 +260,7 @@ class Endpoint:
             if self._queue:
                 self._call_next()
 
-    async def _connect(self, lane: _Lane) -> None:
+    async def _connect(self, lane: Lane) -> None:
         """Alone on the lane. Who fails here leaves it to `_over` to clean up."""
         if lane.wire is not None:
             await lane.disconnect(self._era)  # it was lost while idle
@@ -322,7 +273,7 @@ class Endpoint:
         lane.closed = False
         self._call_next()
 
-    async def _exchange(self, lane: _Lane, call: Call, asking: bool, new: bool, deadline: float) -> Reply:  # noqa: FBT001
+    async def _exchange(self, lane: Lane, call: Call, asking: bool, new: bool, deadline: float) -> Reply:  # noqa: FBT001
         wire, script, key = lane.wire, call.script, call.generation_key
         assert wire is not None, "the lane is not connected"
         first = [_ASKING] if asking else []
@@ -343,7 +294,7 @@ class Endpoint:
         return Reply(value, replies[-1], fresh, vouch, new_lane=new, reloaded=reloaded)
 
 
-def _given_up(lane: _Lane | None) -> _Lane | None:
+def _given_up(lane: Lane | None) -> Lane | None:
     if lane is not None:
         lane.give_up()
     return lane
