@@ -15,6 +15,7 @@ from tests.faults.store_fixtures import cause_of, quick_open
 from tests.support.proxy import Proxy
 from tests.support.servers import RedisServer, Server
 from tests.support.waiting import wait_until_async
+from toolbelay.sessions import lane
 from toolbelay.sessions.endpoint import AT_ONCE
 from toolbelay.sessions.keys import generation_key
 from toolbelay.sessions.port import Found, SessionStore, StateUnavailableError
@@ -41,6 +42,16 @@ async def crowd(stores: Stores, url: str, count: int) -> list[Session]:
     for index, session in enumerate(sessions):
         await session.begin(state_of(f"own/{index}"))
     return sessions
+
+
+async def proven(stores: Stores, url: str) -> Session:
+    """A session on a store whose connection is proven for the tenant's generation, 7."""
+    (session,) = await crowd(stores, url, 1)
+    await session.store.raise_generation("acme", 7, timeout=5)
+    seen = await session.store.see_generation("acme", timeout=5)
+    assert seen.vouch is not None
+    seen.vouch()
+    return session
 
 
 async def test_calls_at_once_share_a_connection_and_its_trips(stores: Stores, proxy: Proxy) -> None:
@@ -78,13 +89,8 @@ async def test_the_connection_of_a_lost_reply_serves_nobody_afterwards(stores: S
 
 
 async def test_who_is_cancelled_or_late_costs_nobody_the_proof_of_a_connection(stores: Stores, proxy: Proxy) -> None:
-    (session,) = await crowd(stores, f"redis://127.0.0.1:{proxy.port}/0", 1)
-    store = session.store
-    await store.raise_generation("acme", 7, timeout=5)
-    seen = await store.see_generation("acme", timeout=5)
-    assert seen.vouch is not None
-    seen.vouch()
-    accepted = proxy.accepted
+    session = await proven(stores, f"redis://127.0.0.1:{proxy.port}/0")
+    store, accepted = session.store, proxy.accepted
     proxy.delay(0.1)
     call = asyncio.create_task(quick_open(session, 5))
     await asyncio.sleep(0)
@@ -101,6 +107,20 @@ async def test_who_is_cancelled_or_late_costs_nobody_the_proof_of_a_connection(s
 async def _proof(store: SessionStore, *, proven: bool = False) -> tuple[int | None, bool]:
     seen = await store.see_generation("acme", timeout=5, proven=proven)
     return seen.value, seen.fresh
+
+
+async def test_a_proven_connection_that_is_late_for_too_long_proves_nothing(
+    stores: Stores, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await proven(stores, f"redis://127.0.0.1:{proxy.port}/0")
+    store, accepted = session.store, proxy.accepted
+    proxy.black_hole()
+    assert await cause_of(quick_open(session, 0.06)) == "timeout"
+    proxy.forward()
+    monkeypatch.setattr(lane, "LATE_SECONDS", 0.0)
+    assert await _proof(store, proven=True) == (None, True)
+    assert proxy.accepted == accepted
+    assert await _proof(store) == (7, True)
 
 
 @pytest.mark.parametrize("pool_size", [1, 2])
