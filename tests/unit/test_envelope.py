@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import string
+
+import msgpack  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +15,7 @@ from toolbelay.sessions.envelope import (
     MAX_TAIL_BYTES,
     DamagedEnvelopeError,
     OversizedStateError,
+    TailMemo,
     decode,
     encode_entry,
     encode_tail,
@@ -53,6 +57,53 @@ merged_tools = st.lists(
     ),
     max_size=6,
 )
+
+
+words = st.text(st.characters(codec="utf-8"), max_size=3)
+newer = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(2**63), 2**64 - 1),
+        st.floats(),
+        words,
+        st.binary(max_size=3),
+        st.builds(msgpack.ExtType, st.integers(0, 127), st.binary(max_size=20)),
+        st.builds(msgpack.Timestamp, st.integers(-(2**63), 2**63 - 1), st.integers(0, 999_999_999)),
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    states, st.dictionaries(st.text(string.ascii_lowercase, min_size=2, max_size=4), newer), st.lists(newer, max_size=3)
+)
+def test_whatever_a_newer_build_wrote_is_written_again(
+    state: SessionState, of_session: dict[str, object], of_tool: list[object]
+) -> None:
+    body = msgpack.unpackb(encode_tail(structs.replace(state, extra={}, tools=()))[0])
+    tool = ["a/1", b"x" * 32, 1, 1, 1, 0, 0, *of_tool]
+    read = decode(HEADER + msgpack.packb({**of_session, **body, "t": [tool]})).state
+    tail, _ = encode_tail(read)
+    assert msgpack.packb(msgpack.unpackb(tail)["t"]) == msgpack.packb([tool])
+    again = msgpack.unpackb(tail)
+    assert {key: msgpack.packb(again[key]) for key in of_session} == {
+        k: msgpack.packb(v) for k, v in of_session.items()
+    }
+    remembered = TailMemo()
+    remembered.states.put(tail, read)  # as a save does
+    found = decode(HEADER + tail).state
+    assert _shown(remembered(tail)) == _shown(found)
+    entries = HEADER[:72] + len(encode_entry(read.tools[0])).to_bytes(4, "little") + HEADER[76:]
+    pending = decode(entries + encode_entry(read.tools[0]) + encode_tail(EMPTY_STATE)[0]).state
+    assert _shown(pending) == _shown(SessionState(tools=read.tools))
+
+
+def _shown(state: SessionState) -> bytes:
+    """What `==` would compare; but that tells NaN from itself."""
+    return encode_tail(structs.replace(state, extra=dict(sorted(state.extra.items()))))[0]
 
 
 @settings(max_examples=150, deadline=None)

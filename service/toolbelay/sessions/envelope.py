@@ -26,12 +26,22 @@ from toolbelay.planner.model import SessionState, StoredTool
 
 MAX_TAIL_BYTES = 51_200  # with 12 KiB of pending tools, keys and header under the hard bound of 64 KiB
 _HEADER = struct.Struct("<2sBBHBx8sQQQQQQ8sII")
-_ENCODER = msgspec.msgpack.Encoder()  # msgpack's own makes a buffer of a megabyte for each value
 _PINNED = 1
 _DIGEST_BYTES = 8
 _FINGERPRINT_BYTES = 32
 _TOOL_FIELDS = 7
 _KNOWN = frozenset({"s", "t", "r", "d"})
+
+
+def _of_newer_build(value: object) -> object:
+    if isinstance(value, msgpack.Timestamp):
+        return msgspec.msgpack.Ext(-1, value.to_bytes())
+    raise TypeError(type(value).__name__)
+
+
+_Ext = msgspec.msgpack.Ext  # the encoder writes it as what it was; it would write msgpack's own as an array
+# msgpack's own makes a buffer of a megabyte for each value.
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_of_newer_build)
 
 
 class DamagedEnvelopeError(Exception):
@@ -87,7 +97,7 @@ class TailMemo:
 
 
 def _read_tail(tail: bytes) -> SessionState:
-    return _state(msgpack.unpackb(tail, use_list=False))
+    return _state(msgpack.unpackb(tail, use_list=False, ext_hook=_Ext))
 
 
 def encode_tail(state: SessionState) -> tuple[bytes, bool]:
@@ -208,6 +218,6 @@ def _tool(fields: tuple[Any, ...]) -> StoredTool:
 
 
 def _entries(raw: bytes) -> list[StoredTool]:
-    stream = msgpack.Unpacker(use_list=False, max_buffer_size=len(raw))
+    stream = msgpack.Unpacker(use_list=False, ext_hook=_Ext, max_buffer_size=len(raw))
     stream.feed(raw)
     return [_tool(fields) for fields in stream]
