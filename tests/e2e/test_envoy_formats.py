@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.support.envoy import Envoy, Upstream, envoy_binary
+from tests.support.envoy import Envoy, Upstream
 from tests.support.ext_proc import PATHS
-from tests.support.require import require
-from tests.support.served import served
-from tests.support.service import PERMIT_ALL, free_port, token, tool
+from tests.support.routed import routed
+from tests.support.service import PERMIT_ALL, token, tool
 from toolbelay.catalog.formats import WireFormat
 
 pytestmark = pytest.mark.e2e
@@ -57,23 +55,11 @@ class Gateway:
 
 @pytest.fixture(scope="module")
 def gateway_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    require(envoy_binary)
-    port = free_port()
-    settings = {
-        "TOOLBELAY_EXT_PROC_LISTEN": f"127.0.0.1:{port}",
-        "TOOLBELAY_EXT_PROC_DEADLINE_MS": "2000",
-        "TOOLBELAY_EXT_PROC_AUTHORIZE_CALLS": "true",
-    }
-    with (
-        served(tmp_path_factory.mktemp("formats"), **settings) as service,
-        closing(Upstream()) as upstream,
-        closing(Envoy(port, upstream.port)) as envoy,
-    ):
+    with routed(tmp_path_factory.mktemp("formats"), TOOLBELAY_EXT_PROC_AUTHORIZE_CALLS="true") as made:
         for tenant, route in ROUTES.items():
-            service.apply(TOOLS, {"all.cedar": POLICY}, {"default": route}, tenant=tenant)
-        service.start()
-        envoy.start()
-        yield Gateway(envoy, upstream)
+            made.service.apply(TOOLS, {"all.cedar": POLICY}, {"default": route}, tenant=tenant)
+        made.start()
+        yield Gateway(made.envoy, made.upstream)
 
 
 @pytest.fixture

@@ -16,11 +16,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.certificates import Authority
-from tests.support.envoy import Envoy, Upstream, envoy_binary
+from tests.support.envoy import Envoy, Upstream
 from tests.support.envoy_stack import CHAT, Stack, open_stack
 from tests.support.ext_proc import PATHS, chat_body
-from tests.support.require import require
-from tests.support.served import served
+from tests.support.routed import routed
 from tests.support.service import AUDIENCE, ISSUER, SECRET, Service, free_port, token, tool
 from toolbelay.api.server import ListenOptions
 from toolbelay.authority.minting import SigningKey, mint
@@ -130,27 +129,20 @@ JSON = {"content-type": "application/json", "x-session-id": "s1"}
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    require(envoy_binary)
-    port = free_port()
     settings = {
-        "TOOLBELAY_EXT_PROC_LISTEN": f"127.0.0.1:{port}",
-        "TOOLBELAY_EXT_PROC_DEADLINE_MS": "2000",
         "TOOLBELAY_EXT_PROC_TRUST_JWT_METADATA": "true",
         "TOOLBELAY_EXT_PROC_USE_AUTHORIZATION": "true",
         "TOOLBELAY_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
     }
     jwt_filter = JWT_FILTER.format(issuer=ISSUER, jwks=json.dumps(JWKS))
     with (
-        served(tmp_path_factory.mktemp("identity"), **settings) as service,
-        closing(Upstream()) as upstream,
-        closing(Envoy(port, upstream.port, {"- name: strip": jwt_filter})) as verified,
-        closing(Envoy(port, upstream.port)) as plain,
+        routed(tmp_path_factory.mktemp("identity"), **settings) as made,
+        closing(Envoy(made.ext_proc_port, made.upstream.port, {"- name: strip": jwt_filter})) as verified,
     ):
-        service.apply(TOOLS, {"all.cedar": POLICY}, ROUTES)
-        service.start()
+        made.service.apply(TOOLS, {"all.cedar": POLICY}, ROUTES)
+        made.start()
         verified.start()
-        plain.start()
-        yield World(service, verified, plain, upstream)
+        yield World(made.service, verified, made.envoy, made.upstream)
 
 
 def test_claims_that_envoys_jwt_authn_verified(world: World) -> None:

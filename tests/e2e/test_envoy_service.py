@@ -7,16 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import grpc
 import httpx
 import pytest
 
-from tests.support.envoy import Envoy, Upstream, envoy_binary
-from tests.support.require import require
-from tests.support.served import served
+from tests.support.envoy import Envoy, Upstream
+from tests.support.routed import routed
 from tests.support.service import PERMIT_ALL, SECRET, Service, free_port, token, tool
 from tests.support.waiting import wait_until
 
@@ -57,24 +55,12 @@ class Router:
 
 @pytest.fixture(scope="module")
 def stack_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Router]:
-    require(envoy_binary)
-    port = free_port()
-    settings = {
-        "TOOLBELAY_EXT_PROC_LISTEN": f"127.0.0.1:{port}",
-        "TOOLBELAY_EXT_PROC_DEADLINE_MS": "2000",
-        "TOOLBELAY_EXT_PROC_AUTHORIZE_CALLS": "true",
-    }
-    with (
-        served(tmp_path_factory.mktemp("router"), **settings) as service,
-        closing(Upstream()) as upstream,
-        closing(Envoy(port, upstream.port)) as envoy,
-    ):
+    with routed(tmp_path_factory.mktemp("router"), TOOLBELAY_EXT_PROC_AUTHORIZE_CALLS="true") as made:
         for tenant in ("acme", "other"):
             routes = {"default": {"strategy": "keyword", "on_no_match": "none"}}
-            service.apply(TOOLS, {"all.cedar": POLICY}, routes, tenant=tenant)
-        service.start()
-        envoy.start()
-        yield Router(service, envoy, upstream)
+            made.service.apply(TOOLS, {"all.cedar": POLICY}, routes, tenant=tenant)
+        made.start()
+        yield Router(made.service, made.envoy, made.upstream)
 
 
 @pytest.fixture
