@@ -52,7 +52,8 @@ class LexicalIndex:
         with the query. Of a word and its synonyms the best counts, once.
         """
         attainable, plain = self._asked(query)
-        found = [self._postings(self._vocabulary[word], weight) for word, weight in plain]
+        weights = self.postings.weights
+        found = [self._rows(self._vocabulary[word], weights, weight) for word, weight in plain]
         found += [self._best_of(query, word) for word in query.alternatives]
         total = summed(found, self.size)
         if attainable > 0:
@@ -112,17 +113,17 @@ class LexicalIndex:
 
     def answers(self, query: QueryWords, word: str) -> FoundRows:
         """The rows that have a word of the query, or a synonym of it, and how much: at most its distinction."""
-        ways = query.alternatives.get(word)
+        ways, answers = query.alternatives.get(word), self.postings.answers
         if ways is None:
             number = self._vocabulary.get(word)
-            return NO_ROWS if number is None else self._answers(number, query.weights[word])
+            return NO_ROWS if number is None else self._rows(number, answers, query.weights[word])
         key = ("answers", word, query.weights[word], *ways.items())
         found = self._memo.get(key)
         if found is None:
             # Of each finished weight, the part that is not the word's IDF.
             most = self.distinction(word)
             each = [
-                self._answers(number, weight * min(1.0, most / self._distinctions[number]))
+                self._rows(number, answers, weight * min(1.0, most / self._distinctions[number]))
                 for way, weight in ((word, query.weights[word]), *ways.items())
                 if (number := self._vocabulary.get(way)) is not None
             ]
@@ -130,26 +131,22 @@ class LexicalIndex:
             self._memo.put(key, found)
         return found
 
-    def _answers(self, number: int, share: float) -> FoundRows:
-        span = slice(self._starts[number], self._starts[number + 1])
-        answers = self.postings.answers[span]
-        return self.postings.rows[span], answers if share == 1.0 else answers * np.float32(share)
-
     def _best_of(self, query: QueryWords, word: str) -> FoundRows:
         """The rows that have a word of the query or a synonym of it, with the weight of the best of them."""
         key = (word, query.weights.get(word, 0.0), *query.alternatives[word].items())
         found = self._memo.get(key)
         if found is None:
-            each = [self._postings(self._vocabulary[way], weight) for way, weight in self._ways(query, word)]
+            weights = self.postings.weights
+            each = [self._rows(self._vocabulary[way], weights, weight) for way, weight in self._ways(query, word)]
             found = greatest(each, self.size)
             self._memo.put(key, found)
         return found
 
-    def _postings(self, number: int, weight: float) -> FoundRows:
-        """The rows that have a word, ascending, and `weight` times their weights."""
+    def _rows(self, number: int, beside: Scores, factor: float) -> FoundRows:
+        """The rows that have a word, ascending, and `factor` times what stands `beside` them."""
         span = slice(self._starts[number], self._starts[number + 1])
-        weights = self.postings.weights[span]
-        return self.postings.rows[span], weights if weight == 1.0 else weights * np.float32(weight)
+        found = beside[span]
+        return self.postings.rows[span], found if factor == 1.0 else found * np.float32(factor)
 
 
 def _sum_of(held: ToolWords, plain: _Ways, groups: Sequence[_Ways]) -> float:
