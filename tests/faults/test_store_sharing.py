@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import hiredis
 import pytest
 from msgspec import structs
+from redis.asyncio.connection import AbstractConnection, Connection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from tests.contract.session_store_tools import REF, Place, Session, Stores, names, state_of
 from tests.faults.store_fixtures import cause_of, quick_open
@@ -16,7 +20,8 @@ from tests.support.proxy import Proxy
 from tests.support.servers import RedisServer, Server
 from tests.support.waiting import wait_until_async
 from toolbelay.sessions import lane
-from toolbelay.sessions.endpoint import AT_ONCE
+from toolbelay.sessions.breaker import Breaker
+from toolbelay.sessions.endpoint import AT_ONCE, Call, Endpoint
 from toolbelay.sessions.keys import generation_key
 from toolbelay.sessions.port import Found, SessionStore, StateUnavailableError
 
@@ -237,3 +242,31 @@ async def _answers(store: SessionStore) -> bool:
     with contextlib.suppress(StateUnavailableError):
         return (await store.generation("tenant-1", timeout=5))[0] == 1
     return False
+
+
+async def test_a_connection_that_is_being_made_is_forgotten_with_the_others(
+    redis_server: RedisServer, fresh_redis_server: Callable[..., RedisServer], proxy: Proxy
+) -> None:
+    """Its address was asked for before the servers changed: it may lead to a primary that is none any more."""
+    key, successor = generation_key("acme"), fresh_redis_server()
+    for server, generation in ((redis_server, 1), (successor, 2)):
+        with server.client() as client:
+            client.select(1)
+            client.set(key, generation, ex=60)
+    primary = proxy.port
+
+    async def aim(connection: AbstractConnection) -> None:
+        assert isinstance(connection, Connection)
+        connection.port = primary
+
+    made = partial(Connection, db=1, protocol=2, driver_info=None, retry=Retry(NoBackoff(), 0))
+    endpoint = Endpoint(made, size=1, breaker=Breaker(), aim=aim)
+    proxy.delay(0.1)
+    early = asyncio.create_task(endpoint.call(Call(generation_key=key), timeout=5))
+    await wait_until_async(lambda: proxy.accepted > 0, 5)
+    primary = successor.port
+    await endpoint.forget()
+    assert (await early).fresh
+    proxy.forward()
+    assert (await endpoint.call(Call(generation_key=key), timeout=5)).generation == b"2"
+    await endpoint.close()

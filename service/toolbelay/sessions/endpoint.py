@@ -268,9 +268,10 @@ class Endpoint:
         lane.renew(self._era)
         if self._aim is not None:
             await self._aim(lane.connection)
+        aimed = self._era
         await lane.connection.connect()  # type: ignore[no-untyped-call]
         lane.wire = Wire(lane.connection)
-        lane.closed = False
+        lane.closed = self._era != aimed  # the servers changed meanwhile: this call's alone
         self._call_next()
 
     async def _exchange(self, lane: Lane, call: Call, asking: bool, new: bool, deadline: float) -> Reply:  # noqa: FBT001
