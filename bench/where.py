@@ -35,7 +35,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "Redis: write, read": ("Wire._send", "Wire.data_received"),
     "Redis: call, state": ("RedisSessionStore.open", "RedisSessionStore.save"),
     "freshness, route": ("Door.enter",),
-    "permissions": ("Eligibility.view", "_Decisions.view", "EligibilityView.permits"),
+    "permissions": ("Eligibility.view", "EligibilityView.permits"),
     "ranking": ("CatalogIndex.rank", "rank_without_index", "rank_turn"),
     "plan, state": ("TurnRun.settle", "TurnRun.__init__"),
     "answer": ("answer_of", "SelectTools._report"),
