@@ -126,10 +126,13 @@ class Server(ABC):
         if self._process is None:
             return
         if self.running:
+            kills = number == signal.SIGKILL
+            if kills:
+                self._process.send_signal(signal.SIGSTOP)  # it starts no more children, which would outlive it
             family = self._family()
-            for process in family[1:] if number == signal.SIGKILL else []:
+            for process in family[1:] if kills else []:
                 _send(process, number)
-            for process in family:
+            for process in family if not kills else []:
                 _send(process, signal.SIGCONT)  # a suspended process wouldn't see a milder signal
             self._process.send_signal(number)
             self._process.wait(START_SECONDS)
