@@ -40,6 +40,14 @@ async def stores(redis_server: RedisServer) -> AsyncIterator[Stores]:
     await stores.close()
 
 
+@pytest.fixture
+async def lone_stores() -> AsyncIterator[Stores]:
+    """For servers that a test plays itself."""
+    stores = Stores(Place("", []))
+    yield stores
+    await stores.close()
+
+
 async def crowd(stores: Stores, url: str, count: int) -> list[Session]:
     """Sessions on one store, each with a state of its own."""
     store = stores.make(url, pool_size=2)
@@ -181,7 +189,7 @@ async def _opens(session: Session) -> bool:
     return False
 
 
-async def test_a_reply_that_nobody_asked_for_ends_the_connection(stores: Stores) -> None:
+async def test_a_reply_that_nobody_asked_for_ends_the_connection(lone_stores: Stores) -> None:
     accepted = 0
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -194,15 +202,17 @@ async def test_a_reply_that_nobody_asked_for_ends_the_connection(stores: Stores)
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        store = stores.make(f"redis://127.0.0.1:{port}/0", pool_size=1)
+        store = lone_stores.make(f"redis://127.0.0.1:{port}/0", pool_size=1)
         for calls in range(1, 4):
             await store.end(REF, timeout=1)
             assert accepted == calls
-        await stores.close()
+        await lone_stores.close()
 
 
 @pytest.mark.parametrize("lost", [{0}, {1}, {2}, {0, 1}, {0, 1, 2}, {3}, {2, 3}, {0, 3}])
-async def test_a_reply_lost_in_the_middle_gives_nobody_the_reply_of_another(stores: Stores, lost: set[int]) -> None:
+async def test_a_reply_lost_in_the_middle_gives_nobody_the_reply_of_another(
+    lone_stores: Stores, lost: set[int]
+) -> None:
     """`lost`: which of the replies to three calls that left together, and to what else was in their packet."""
     loses = False
 
@@ -220,7 +230,7 @@ async def test_a_reply_lost_in_the_middle_gives_nobody_the_reply_of_another(stor
     tenants = [generation_key(f"tenant-{number}") for number in range(3)]
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        store = stores.make(f"redis://127.0.0.1:{port}/0", pool_size=1)
+        store = lone_stores.make(f"redis://127.0.0.1:{port}/0", pool_size=1)
         assert await store.generation("tenant-1", timeout=5) == (1, True)
         loses = True
         calls = [asyncio.create_task(store.generation(f"tenant-{number}", timeout=0.3)) for number in range(3)]
@@ -235,7 +245,50 @@ async def test_a_reply_lost_in_the_middle_gives_nobody_the_reply_of_another(stor
                 assert outcome[0] == number
         await wait_until_async(lambda: _answers(store), 5, "the breaker lets calls through again")
         assert [(await store.generation(f"tenant-{number}", timeout=5))[0] for number in range(3)] == [0, 1, 2]
-        await stores.close()
+        await lone_stores.close()
+
+
+@pytest.mark.parametrize(
+    ("behind", "cause"),
+    [
+        (b"$8\r\n99999999\r\n", "connection"),
+        (b"$1\r\n1\r\n", "connection"),
+        (b"$-1\r\n", "connection"),
+        (b":1\r\n", "connection"),
+        (b"*1\r\n$8\r\n%b\r\n", "connection"),
+        (b"+%b\r\n+%b\r\n", None),  # what comes too much ends the connection, after the call
+        (b"-\r\n", "other"),
+        (b"-LOADING Redis is loading the dataset in memory\r\n", "loading"),
+        (b"-NOAUTH Authentication required.\r\n", "noauth"),
+        (b"-NOPERM User app has no permissions to run the 'echo' command\r\n", "noperm"),
+        (b"-BUSY Redis is busy running a script.\r\n", "busy"),
+        (b"!\r\n", "other"),
+        (b"\r\n", "other"),
+    ],
+)
+async def test_another_mark_than_the_packets_own_gives_nobody_a_reply(
+    lone_stores: Stores, behind: bytes, cause: str | None
+) -> None:
+    accepted = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        while asked := await reader.read(65536):
+            mark = asked.split(b"\r\n")[-2]
+            writer.write(b"$1\r\n7\r\n" + behind.replace(b"%b", mark))
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        store = lone_stores.make(f"redis://127.0.0.1:{port}/0", pool_size=1)
+        for calls in range(1, 4):
+            if cause is None:
+                assert await store.generation("acme", timeout=1) == (7, True)
+            else:
+                assert await cause_of(store.generation("acme", timeout=1)) == cause
+            assert accepted == calls
+        await lone_stores.close()
 
 
 async def _answers(store: SessionStore) -> bool:
