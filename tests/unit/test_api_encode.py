@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,3 +57,16 @@ def test_what_is_remembered_stays_under_its_bound_and_never_answers_for_another_
         assert encoded.tools[0].definition == item.definition
     assert 0 < len(encoder) < 20
     assert (encoder.hits, encoder.misses) == (0, 200)
+
+
+def test_small_items_take_no_more_memory_than_the_bound() -> None:
+    most = 1_000_000
+    encoder = ItemEncoder(max_bytes=most)
+    tracemalloc.start()
+    try:
+        for number in range(8_000):
+            own = Rendered("", f"mine{number}", f"{number:064x}", b"%d" % number, number.to_bytes(8))
+            encoder.encode([SelectedItem(own, "CALLER_OWNED")])
+        assert tracemalloc.get_traced_memory()[0] < 1.5 * most
+    finally:
+        tracemalloc.stop()

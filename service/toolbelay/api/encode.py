@@ -17,7 +17,8 @@ from toolbelay.application.turn import SelectedItem
 from toolbelay.catalog.surface import Rendered
 from toolbelay.v1 import selection_pb2 as pb
 
-MAX_BYTES: Final = 32 * 1024 * 1024  # of remembered parts, all tenants together
+MAX_BYTES: Final = 32 * 1024 * 1024  # of remembered parts and their keys, all tenants together
+_BESIDE: Final = 512  # bytes that a part takes beside its own; not counted, small items would take five times the bound
 
 ORIGINS: Final[Mapping[str, Any]] = {n.removeprefix("ORIGIN_"): v for n, v in pb.Origin.items()}
 
@@ -74,10 +75,10 @@ class ItemEncoder:
         if not head:
             return head
         self._heads[shown] = head
-        self._bytes += len(head)
+        self._bytes += len(head) + _BESIDE
         while self._bytes > self._max_bytes:
             # In the order of their coming, which costs look-ups nothing: what is still in use comes again.
-            self._bytes -= len(self._heads.pop(next(iter(self._heads))))
+            self._bytes -= len(self._heads.pop(next(iter(self._heads)))) + _BESIDE
         return head
 
 
