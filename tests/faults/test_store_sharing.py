@@ -136,6 +136,34 @@ async def test_a_proven_connection_that_is_late_for_too_long_proves_nothing(
     assert await _proof(store) == (7, True)
 
 
+async def test_a_late_reply_that_came_after_too_long_proves_nothing_either(
+    stores: Stores, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server may have lost its role meanwhile, and what it missed with it."""
+    session = await proven(stores, f"redis://127.0.0.1:{proxy.port}/0")
+    store, accepted = session.store, proxy.accepted
+    proxy.delay(0.1)
+    assert await cause_of(quick_open(session, 0.06)) == "timeout"
+    assert await _proof(store, proven=True) == (7, False)  # behind the late reply, which has come with it
+    monkeypatch.setattr(lane, "LATE_SECONDS", 0.0)
+    assert await _proof(store) == (7, True)
+    assert proxy.accepted == accepted
+
+
+async def test_the_loss_of_a_shared_connection_counts_once_against_the_server(stores: Stores, proxy: Proxy) -> None:
+    sessions = await crowd(stores, f"redis://127.0.0.1:{proxy.port}/0", 24)
+    proxy.delay(0.2)
+    calls = [asyncio.create_task(quick_open(session, 5)) for session in sessions]
+    await asyncio.sleep(0)  # they are on their way
+    proxy.drop_connections()
+    proxy.forward()
+    lost = await asyncio.gather(*calls, return_exceptions=True)
+    assert {error.cause for error in lost if isinstance(error, StateUnavailableError)} == {"connection"}
+    assert len(lost) == 24
+    found = await asyncio.gather(*(quick_open(session, 5) for session in sessions))  # the breaker is closed
+    assert [names(opened.state) for opened in found] == [[f"own/{index}"] for index in range(24)]
+
+
 @pytest.mark.parametrize("pool_size", [1, 2])
 async def test_a_connection_that_never_pays_is_given_up_for_a_new_one(
     stores: Stores, proxy: Proxy, pool_size: int

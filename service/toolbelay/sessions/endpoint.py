@@ -77,6 +77,7 @@ class _Stage(Enum):
 class _Progress:
     deadline: float
     stage: _Stage = _Stage.WAITING
+    wire: Wire | None = None
 
 
 class Endpoint:
@@ -133,7 +134,7 @@ class Endpoint:
             return reply
         except (errors.RedisError, OSError) as error:  # OSError: TimeoutError is one
             refusal = _unavailable(error, progress)
-            told = faults.is_outage(refusal.cause) and (refusal.cause != faults.TIMEOUT or timeout >= TELLING_TIMEOUT)
+            told = _tells(refusal.cause, progress.wire, timeout)
             if told:
                 self.breaker.failed()
             raise refusal from error
@@ -242,7 +243,7 @@ class Endpoint:
                 async with asyncio.timeout_at(progress.deadline):
                     await self._connect(lane)
                 self._grow_after = float("-inf")
-            progress.stage = _Stage.SENT
+            progress.stage, progress.wire = _Stage.SENT, lane.wire
             reply = await self._exchange(lane, call, asking, new, progress.deadline)
             sound = True
             return reply
@@ -312,6 +313,14 @@ def _usable(replies: list[Any]) -> list[Any]:
         if isinstance(reply, errors.ConnectionError):  # LOADING and NOAUTH are such
             raise reply
     return replies
+
+
+def _tells(cause: str, wire: Wire | None, timeout: float) -> bool:
+    """Whether a failure counts against the server. The loss of a connection does once, however many calls were on it."""
+    if cause == faults.CONNECTION and wire is not None:
+        told, wire.blamed = wire.blamed, True
+        return not told
+    return faults.is_outage(cause) and (cause != faults.TIMEOUT or timeout >= TELLING_TIMEOUT)
 
 
 def _unavailable(error: Exception, progress: _Progress) -> StateUnavailableError:

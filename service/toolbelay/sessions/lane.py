@@ -6,7 +6,9 @@ from redis.asyncio.connection import AbstractConnection
 
 from toolbelay.sessions.wire import Wire
 
-LATE_SECONDS = 5.0  # that a connection may owe a late reply before it is given up
+LATE_SECONDS = (
+    1.0  # that a reply may be late before its connection is given up, and proves nothing: roles may have changed
+)
 
 
 class Lane:
@@ -40,9 +42,12 @@ class Lane:
 
     def settle(self, now: float) -> None:
         """Forget a late reply that has come; give up who owes one for too long, unless calls wait on it."""
+        overdue = now > self.late_since + LATE_SECONDS
+        if overdue:
+            self.renew(self.era)
         if self.wire is None or not self.wire.owing:
             self.late_since = 0.0
-        elif now > self.late_since + LATE_SECONDS and not self.in_flight:
+        elif overdue and not self.in_flight:
             self.give_up()
 
     def give_up(self) -> None:

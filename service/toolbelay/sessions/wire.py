@@ -59,6 +59,7 @@ class Wire(asyncio.Protocol):
     def __init__(self, connection: AbstractConnection) -> None:
         """Take over. The connection's own methods must not be used but `disconnect`."""
         self.open = True
+        self.blamed = False  # whether its loss was counted against the server
         self._waiting: deque[_Waiting | _Marked] = deque()
         self._answered: list[_Waiting] = []  # whose replies are there, but not the mark behind them
         self._mark = int.from_bytes(os.urandom(4)) % _MARKS
