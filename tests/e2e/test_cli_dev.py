@@ -217,6 +217,19 @@ def test_a_large_prune_asks(service: Serving, tmp_path: Path) -> None:
     assert "generation" in stale.stderr
 
 
+def test_a_prune_of_every_policy_asks(service: Serving, tmp_path: Path) -> None:
+    tenant = ("--tenant", "emptied")
+    folder = write_config(tmp_path / "all", *LINES)
+    assert in_process("apply", str(folder), *tenant, cwd=service.cwd).returncode == 0
+    for policy in (folder / "policies").iterdir():
+        policy.unlink()
+    done = in_process("apply", str(folder), "--prune", *tenant, cwd=service.cwd)
+    assert done.returncode == 2
+    assert "removes every policy, after which nobody may use any tool; give --yes" in done.stderr
+    pruned = printed_json("apply", str(folder), "--prune", "--yes", *tenant, cwd=service.cwd)
+    assert [(change["kind"], change["action"]) for change in pruned["changes"]] == [("policy", "removed")]
+
+
 def test_resync_raises_every_generation(service: Serving) -> None:
     before = printed_json("apply", "config", cwd=service.cwd)["generation"]
     found = printed_json("db", "resync", "--yes", cwd=service.cwd)

@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 log = structlog.get_logger(__name__)
 
 SQL_TIMEOUT = 2.0  # seconds one read may take
-OPINION_SECONDS = 1.0  # what a proven connection gets to confirm a fresh one's word
+OPINION_SECONDS = 2.0  # what a proven connection gets to confirm a fresh one's word
 REPAIR_SECONDS = 0.25
 LOADS_AT_ONCE = 4  # by the poller
 MARGIN_SECONDS = 0.06  # what a call that ends closed keeps of its deadline, so that its caller hears why

@@ -33,7 +33,9 @@ _COLOURS: Final = {"added": "green", "changed": "yellow", "removed": "red"}
 @tenant_option
 @click.option("--dry-run", is_flag=True, help="Show what would change, change nothing.")
 @click.option("--prune", is_flag=True, help="Remove what DIR does not list, of the kinds that DIR has.")
-@click.option("--yes", is_flag=True, help="Don't ask before a prune of more than 20 % of the tools.")
+@click.option(
+    "--yes", is_flag=True, help="Don't ask before a prune of more than 20 % of the tools, or of every policy."
+)
 @click.option("--expect", type=click.IntRange(0), metavar="G", help="Refuse unless the tenant is at generation G.")
 @json_option
 def apply(
@@ -88,21 +90,24 @@ async def _apply(
         if prune and not yes and not dry_run:
             # Looked at first; the apply then insists on the generation that was looked at.
             preview = await use_case.run(tenant, bundle, who=operator(), options=options, dry_run=True)
-            await asyncio.to_thread(_ask_when_large, preview)
+            await asyncio.to_thread(_ask_when_large, preview, bundle)
             options = ApplyOptions(prune=True, expected_generation=preview.generation)
         return await use_case.run(tenant, bundle, who=operator(), options=options, dry_run=dry_run)
 
 
-def _ask_when_large(preview: ApplyResult) -> None:
+def _ask_when_large(preview: ApplyResult, bundle: ConfigBundle) -> None:
     removed = sum(1 for change in preview.changes if (change.kind, change.action) == ("tool", "removed"))
-    if not removed or removed <= PRUNE_ASKS_ABOVE * preview.tools_before:
+    large = []
+    if removed and removed > PRUNE_ASKS_ABOVE * preview.tools_before:
+        large.append(f"{removed} of {preview.tools_before} tools")
+    policies = [change for change in preview.changes if (change.kind, change.action) == ("policy", "removed")]
+    if policies and not bundle.policies:
+        large.append("every policy, after which nobody may use any tool")
+    if not large:
         return
-    question = f"This removes {removed} of {preview.tools_before} tools. Go on?"
     if not sys.stdin.isatty():
-        raise CommandError(
-            f"the prune removes {removed} of {preview.tools_before} tools; give --yes to do that", code=USAGE
-        )
-    click.confirm(question, abort=True, err=True)
+        raise CommandError(f"the prune removes {' and '.join(large)}; give --yes to do that", code=USAGE)
+    click.confirm(f"This removes {' and '.join(large)}. Go on?", abort=True, err=True)
 
 
 def _told(error: ToolbelayError, settings: Settings) -> Exception:

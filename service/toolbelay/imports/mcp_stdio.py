@@ -95,9 +95,9 @@ async def _stop(process: Process) -> None:
         if number is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, number)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_GRACE):
-                await process.wait()
-                break
+        # Not asyncio's timeout: in a task that was cancelled before, Python 3.11.2's lets the cancellation through.
+        with anyio.move_on_after(_GRACE):
+            await process.wait()
+            break
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)  # children that outlived the command
