@@ -27,8 +27,8 @@ def require_file(address: DatabaseAddress) -> None:
     if file is not None:
         what = "such file; make it" if file.parent.is_dir() else "folder for this file; make the folder, then the file"
         raise SchemaNotReadyError(
-            f"{address.label}: there is no {what} with `toolbelay db upgrade`, or name another in"
-            " TOOLBELAY_DATABASE_URL"
+            f"{address.label}: there is no {what} with `toolbelay db upgrade`, name another in"
+            " TOOLBELAY_DATABASE_URL, or work in the folder of `toolbelay serve --dev`"
         )
 
 
