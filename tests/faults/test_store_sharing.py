@@ -217,24 +217,28 @@ async def _opens(session: Session) -> bool:
     return False
 
 
-async def test_a_reply_that_nobody_asked_for_ends_the_connection(lone_stores: Stores) -> None:
-    accepted = 0
+@contextlib.asynccontextmanager
+async def played(stores: Stores, reply: bytes) -> AsyncIterator[tuple[SessionStore, list[int]]]:
+    """A store on a server that answers each packet with `reply`, `%b` in it being the packet's mark; its connections."""
+    accepted: list[int] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal accepted
-        accepted += 1
+        accepted.append(len(accepted))
         while asked := await reader.read(65536):
-            mark = asked.split(b"\r\n")[-2]
-            writer.write(b":1\r\n$%d\r\n%b\r\n:2\r\n" % (len(mark), mark))
+            writer.write(reply.replace(b"%b", asked.split(b"\r\n")[-2]))
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        store = lone_stores.make(f"redis://127.0.0.1:{port}/0", pool_size=1)
+        yield stores.make(f"redis://127.0.0.1:{port}/0", pool_size=1), accepted
+        await stores.close()
+
+
+async def test_a_reply_that_nobody_asked_for_ends_the_connection(lone_stores: Stores) -> None:
+    async with played(lone_stores, b":1\r\n$8\r\n%b\r\n:2\r\n") as (store, accepted):
         for calls in range(1, 4):
             await store.end(REF, timeout=1)
-            assert accepted == calls
-        await lone_stores.close()
+            assert len(accepted) == calls
 
 
 @pytest.mark.parametrize("lost", [{0}, {1}, {2}, {0, 1}, {0, 1, 2}, {3}, {2, 3}, {0, 3}])
@@ -297,26 +301,13 @@ async def test_a_reply_lost_in_the_middle_gives_nobody_the_reply_of_another(
 async def test_another_mark_than_the_packets_own_gives_nobody_a_reply(
     lone_stores: Stores, behind: bytes, cause: str | None
 ) -> None:
-    accepted = 0
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal accepted
-        accepted += 1
-        while asked := await reader.read(65536):
-            mark = asked.split(b"\r\n")[-2]
-            writer.write(b"$1\r\n7\r\n" + behind.replace(b"%b", mark))
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        store = lone_stores.make(f"redis://127.0.0.1:{port}/0", pool_size=1)
+    async with played(lone_stores, b"$1\r\n7\r\n" + behind) as (store, accepted):
         for calls in range(1, 4):
             if cause is None:
                 assert await store.generation("acme", timeout=1) == (7, True)
             else:
                 assert await cause_of(store.generation("acme", timeout=1)) == cause
-            assert accepted == calls
-        await lone_stores.close()
+            assert len(accepted) == calls
 
 
 async def _answers(store: SessionStore) -> bool:
